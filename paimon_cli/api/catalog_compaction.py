@@ -308,7 +308,8 @@ def as_served(place: TableLocation, opened: Callable[[], TableContext], policies
 
     if policies is None:
         return ServedTable(place.name, opened)
-    return ServedTable(place.name, opened, policies.of(place), counted_reads(partial(policies.proportion_read, place)))
+    reads = counted_reads(partial(policies.proportion_read, place))
+    return ServedTable(place.name, opened, policies.of(place), reads, partial(policies.reads_from, place))
 
 
 @dataclass

@@ -40,12 +40,16 @@ class PolicyRow:
 
 @dataclass(frozen=True)
 class PolicySummary:
-    """A policy that was replaced. `settings`: how many lines it has that count; versions: the beginning of a SHA-256, or none."""
+    """A policy that was replaced. `settings`: how many lines it has that count; versions: the beginning of a SHA-256, or none.
+
+    `lengthening`: the places of those about retention, which have no effect on tables that keep more already.
+    """
 
     path: str
     settings: int
     version_before: str
     version_after: str
+    lengthening: tuple[str, ...] = ()
 
 
 @checks_arguments
@@ -102,7 +106,7 @@ class PolicyBook:
         policy is another version than `if_version`, or was changed meanwhile.
         """
         from paimon_cli.catalog.warehouse_policy import policy_of_warehouse
-        from paimon_cli.maintain.policy import Policy
+        from paimon_cli.maintain.policy import RETENTION, Policy
         from paimon_cli.maintain.policy_text import MAX_POLICY
 
         try:
@@ -110,10 +114,13 @@ class PolicyBook:
                 content = source.read(MAX_POLICY + 1)
         except OSError as error:
             raise UsageError(f"cannot read {call.file}", error.strerror or "") from error
-        settings = len(Policy.read(content, call.file).settings)
+        settings = Policy.read(content, call.file).settings
+        lengthening = tuple(
+            f"{each.key}: {each.text} ({each.place})" for each in settings if each.key.startswith(f"{RETENTION}.")
+        )
         file = policy_of_warehouse(self._catalog._metastore)
         before, after = file.replace(content, call.file, call.if_version)
-        return PolicySummary(file.path, settings, before, after)
+        return PolicySummary(file.path, len(settings), before, after, lengthening)
 
     @takes(PolicyOf)
     def explain(self, of: PolicyOf) -> list[RoundDecision]:

@@ -221,6 +221,10 @@ class Policies:
         """How often a partition of a table is read, in proportion to the mean; 1 where nothing is known."""
         return self.reads(location).proportion(".".join(name_of_place(location)), partition)
 
+    def reads_from(self, location: TablePlace) -> str:
+        """The file that has counts of reads, if there is one with counts; else empty."""
+        return READS_FILE if self.reads(location).counts else ""
+
     def reads(self, location: TablePlace) -> ReadCounts:
         """The counts of reads in the warehouse of a table. They only say what comes first, so that damage is a warning."""
         warehouse = _warehouse_of(location)

@@ -216,7 +216,7 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     if row.left_buckets:
         parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
     if row.left:
-        parts.append(f"no time for {', '.join(row.left)}")
+        parts.append(f"no {'budget' if is_plan else 'time'} for {', '.join(row.left)}")
     return [*parts, f"{row.state}: {row.error}"] if row.error else parts
 
 

@@ -16,6 +16,9 @@ from paimon_cli.requests.policy import PolicyOf, SetPolicy
 
 policy = group("How the tables of a warehouse are maintained: goals, budgets, windows, caps, retention, hooks.")
 
+_SHOWN_LINES = 5
+"""Lines about retention that are named, at most."""
+
 
 @command(policy, "show")
 def show(call: Call, *, options: Annotated[Given, PolicyOf]) -> None:
@@ -51,6 +54,10 @@ def replace_policy(call: Call, *, options: Annotated[Given, SetPolicy]) -> None:
     """
     done = call.catalog().policy.set(**options)
     text = f"{done.path}: {counted(done.settings, 'setting')}, version {done.version_after}, was {done.version_before}"
+    if done.lengthening:
+        shown = ", ".join(done.lengthening[:_SHOWN_LINES])
+        more = f" and {len(done.lengthening) - _SHOWN_LINES} more" if len(done.lengthening) > _SHOWN_LINES else ""
+        text += f"\n{shown}{more}: no effect on tables that keep more already; paimon-cli policy show TABLE says what counts"
     call.show(Item("PolicySummary", None, done), text)
 
 

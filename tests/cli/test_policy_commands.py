@@ -95,6 +95,14 @@ def test_set_replaces_what_is_still_there(warehouse: Path) -> None:
     assert (warehouse / ".paimon-cli/policy.yaml").read_text() == "catalog: {windows: sun}"
 
 
+def test_set_says_that_retention_of_a_warehouse_only_lengthens(warehouse: Path) -> None:
+    text = "tables:\n  'shop.*':\n    retention: {snapshots: 1 s}"
+    said, _ = run("policy", "set", new(warehouse, text), "--warehouse", warehouse)
+    assert "retention.snapshots: 1 s (new.yaml:3): no effect on tables that keep more already" in said
+    said, _ = run("policy", "set", new(warehouse, "catalog: {windows: sat}"), "--warehouse", warehouse)
+    assert "no effect" not in said
+
+
 def test_of_several_that_replace_one_version_one_succeeds(warehouse: Path) -> None:
     catalog = Catalog(str(warehouse))
     catalog.policy.set(str(new(warehouse, "{}")))

@@ -148,6 +148,17 @@ def test_one_run_takes_what_fits(tmp_path: Path) -> None:
     assert (len(few.files()), len(many.files())) == (1, 1)
 
 
+def test_a_dry_run_names_the_upkeep_that_the_budget_does_not_suffice_for(tmp_path: Path) -> None:
+    make(tmp_path, "a", 2), make(tmp_path, "b", 2)
+    catalog = Catalog(str(tmp_path / "wh"))
+    call: dict[str, Any] = {"database": "shop", "goal": "cost"}
+    assert [row.left for row in catalog.plan_maintenance(**call, budget="100b")] == [("expiry", "orphans")] * 2
+    planned = catalog.plan_maintenance(**call, budget=f"{2 * 8192}b")
+    assert [row.left for row in planned] == [(), ("expiry", "orphans")]
+    assert not any(row.left for row in catalog.plan_maintenance(**call, budget="1mb"))
+    assert not any(row.left for row in catalog.plan_maintenance(database="shop", budget="100b")), "without a goal it is free"
+
+
 def test_a_budget_by_day_is_for_the_service_and_one_without_for_a_run(tmp_path: Path) -> None:
     make(tmp_path, "t", 1)
     with pytest.raises(UsageError, match="is for a single run"):
@@ -186,7 +197,7 @@ def test_a_merge_is_saved_for_across_rounds() -> None:
     saving = share_out(first, budget, is_by_goal=True)
     assert [each.granted for each in first] == [990, 0, 0]
     assert saving == SavedFor(WantedMerge(5.0, 38), "next", NOW, budget.ready_millis(38))
-    assert "saved for next" in first[2].budget_says and "are left" in first[1].budget_says
+    assert "saved for next" in first[2].budget_says and "were left when it asked" in first[1].budget_says
     budget.settle(990, 990)
     clock.millis = NOW + DAY_MILLIS + 120_000
     last = [turn("next", (7.0, 38)), turn("small", (5.5, 10))]

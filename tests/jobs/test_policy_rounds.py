@@ -13,15 +13,18 @@ from paimon_cli import Catalog, Table
 from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.service import next_round
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.maintenance import RunLimits, plan_maintenance
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of
 from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.service_turn import look
 from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.lsm.rent_or_buy import UNKNOWN_READS
 from paimon_cli.maintain.policy import Policy, TablePolicy
+from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import Upkeep
 from paimon_cli.requests.upkeep import MaintainTables
 from paimon_cli.storage.counted_storage import counting_requests
@@ -208,7 +211,11 @@ def test_the_explanation_shares_the_budget_too(tmp_path: Path) -> None:
     found = [*decisions_of(served, SystemClock(), 60)]
     assert sorted(each.decision for each in found) == [NextStep.COMPACT, RoundState.NOTHING]
     (waiting,) = (each for each in found if each.decision != NextStep.COMPACT)
-    assert "of the budget are" in waiting.why_not and waiting.budget_left is not None and waiting.budget_left < size
+    assert (
+        "of the budget were left when it asked" in waiting.why_not
+        and waiting.budget_left is not None
+        and waiting.budget_left < size
+    )
 
 
 def test_a_dry_run_shares_the_budget_too(tmp_path: Path) -> None:
@@ -305,3 +312,34 @@ def test_the_next_round_is_explained(tmp_path: Path) -> None:
     assert "size-amplification" in str(capped["why"]) and "caps.buckets" in str(capped["why_not"])
     assert capped["policy"] == ["caps.buckets: 1 (policy.yaml:3)"]
     assert len(table.files()) == 8
+
+
+def test_plans_that_were_not_kept_are_made_again_with_the_same_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, other = orders(tmp_path / "a", buckets=2), orders(tmp_path / "b")
+    served = [ServedTable(name, lambda found=found: found.supported) for name, found in (("shop.a", table), ("shop.b", other))]
+    whole = [*decisions_of(served, SystemClock(), 60)]
+    assert [decision.buckets for decision in whole] == [2, 1]
+    looks: list[str] = []
+    monkeypatch.setattr(next_round, "PIECES", replace(PIECES, max_planned_files=2))
+    monkeypatch.setattr(next_round, "look", lambda name, *rest: looks.append(name) or look(name, *rest))
+    assert [*decisions_of(served, SystemClock(), 60)] == whole
+    assert looks == ["shop.a", "shop.b", "shop.b"]
+
+
+def test_the_explanation_says_where_the_rate_of_reads_comes_from(tmp_path: Path) -> None:
+    orders(tmp_path)
+    catalog = Catalog(str(tmp_path / "wh"))
+    directory = tmp_path / "wh/.paimon-cli"
+    directory.mkdir(exist_ok=True)
+
+    def source() -> str:
+        (found,) = catalog.policy.explain("shop.orders")
+        return found.reads_from
+
+    assert source() == "", "the triggers do not ask for it"
+    (directory / "policy.yaml").write_text("catalog: {goal: cost}")
+    assert source() == "nothing known"
+    (directory / "reads.ndjson").write_text('{"table": "shop.orders", "reads": 4}')
+    assert source() == "reads.ndjson"
+    (directory / "policy.yaml").write_text("catalog:\n  goal: cost\n  reads: 5/h")
+    assert source() == "policy.yaml:3"

@@ -23,11 +23,12 @@ from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Left, Turn, left_of, look
+from paimon_cli.jobs.service.service_turn import EXPIRY, NOTHING_LEFT, ORPHANS, Left, Turn, left_of, look
 from paimon_cli.jobs.service.shared_budgets import SharedBudgets
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
+    VERSION_BYTES,
     UpkeepDone,
     default_retention,
     due_expiry,
@@ -73,9 +74,10 @@ class PlannedState:
 class MaintainedTable(ShownAsTable):
     """What a run has done with a table, or in a dry run would do.
 
-    `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time. `findings`: what
-    `health` still finds; None if the table was not examined. `stale_files`: files with an older bucket count than their
-    partition, whose rows were moved; `rescaled_to`: the bucket count of a rescale that had been interrupted, and was finished.
+    `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time, or no budget.
+    `findings`: what `health` still finds; None if the table was not examined. `stale_files`: files with an older bucket count
+    than their partition, whose rows were moved; `rescaled_to`: the bucket count of a rescale that had been interrupted, and was
+    finished.
 
     Only in a dry run: `rows_dropped_after`, `record-level.expire-time` if a compaction is due, which drops older rows;
     `default_retention`, Paimon's own if snapshots may expire by it, because the table has none; `orphan_files`, the first ones.
@@ -309,7 +311,8 @@ def plan_maintenance(
         if table.policy.is_closed(clock.now_millis()):
             return MaintainedTable(table.name, RoundState.CLOSED), None
         size, says = shares.get(table.name, (None, ""))
-        return _planned(table, replace(requests[table.name], budget_bytes=size, budget_says=says), progress)
+        limited = replace(requests[table.name], budget_bytes=size, budget_says=says)
+        return _planned(table, limited, progress, budgets.of(table.name))
 
     for table, found in zip(tables, look_at_each(planned, tables, table_seconds, 1, _name), strict=True):
         if isinstance(found, PaimonError):
@@ -322,17 +325,29 @@ def _name(table: ServedTable) -> str:
     return table.name
 
 
-def _planned(table: ServedTable, request: CompactRequest, progress: Progress) -> tuple[MaintainedTable, PaimonError | None]:
+def _planned(
+    table: ServedTable, request: CompactRequest, progress: Progress, budget: Budget | None
+) -> tuple[MaintainedTable, PaimonError | None]:
+    """`budget`: pays for the upkeep, as in a run; what it does not suffice for is left."""
+
+    def pays(step: str) -> bool:
+        if budget is None or not budget.charges_upkeep or budget.reserve_all(VERSION_BYTES):
+            return True
+        unpaid.append(step)
+        return False
+
+    unpaid = list[str]()
     turn = look(table.name, table.opened, request, {}, AT_ONCE, True)
     context, upkeep = turn.context(), NOT_KEPT_UP
     planned = turn.plan or CompactionPlan(turn.snapshot_id)
     fitting = replace(planned, decisions=apply_limits(planned.decisions, request))
-    for what in kinds_that_expire(context, WHOLE_EXPIRY):
+    for what in kinds_that_expire(context, WHOLE_EXPIRY) if pays(EXPIRY) else ():
         _, expiry = due_expiry(context, what, progress, table.policy)
         files = 0 if what == PARTITIONS or not expiry.names else len(expiry.files())
         upkeep += UpkeepDone.of_expiry(what, len(expiry.names), files)
-    _, orphans = old_orphans(context, progress)
-    upkeep += UpkeepDone(orphans=len(orphans.files), orphan_bytes=orphans.size)
+    orphans = old_orphans(context, progress)[1] if pays(ORPHANS) else None
+    if orphans is not None:
+        upkeep += UpkeepDone(orphans=len(orphans.files), orphan_bytes=orphans.size)
     findings = health_of(ExaminedTable(context, context.layout.argument), table.name).problems
     summary = CompactSummary(
         buckets=fitting.picked,
@@ -343,7 +358,7 @@ def _planned(table: ServedTable, request: CompactRequest, progress: Progress) ->
         plan=fitting,
     )
     is_limited = request.budget_bytes is not None or request.max_bytes is not None or request.max_buckets is not None
-    left: Left = left_of(fitting.decisions) if is_limited else NOTHING_LEFT
+    left: Left = replace(left_of(fitting.decisions) if is_limited else NOTHING_LEFT, steps=tuple(unpaid))
     done = TableRound(table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left)
     row = MaintainedTable.of(done, findings)
     state = PlannedState.FAILED if turn.problem else PlannedState.DUE if row.has_work else PlannedState.NOTHING
@@ -352,5 +367,5 @@ def _planned(table: ServedTable, request: CompactRequest, progress: Progress) ->
         state=state,
         rows_dropped_after=rows_dropped_after(context, fitting),
         default_retention=default_retention(context) if row.snapshots_expired or fitting.has_work else None,
-        orphan_files=tuple(file.path for file in orphans.files[:SHOWN_ORPHANS]),
+        orphan_files=() if orphans is None else tuple(file.path for file in orphans.files[:SHOWN_ORPHANS]),
     ), turn.problem

@@ -18,6 +18,7 @@ from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.jobs.service.upkeep import due_expiry, kinds_that_expire
 from paimon_cli.maintain.policy_effect import Effect, judged_settings
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
 from paimon_cli.requests.maintenance import WHOLE_EXPIRY
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.time_bounds import look_at_each
@@ -31,14 +32,18 @@ class NextStep:
     WAIT = "wait for a window"
 
 
+NO_SOURCE = "nothing known"
+"""The source of a rate of reads that all tables have alike."""
+
+
 @dataclass(frozen=True)
 class RoundDecision:
     """What the next round does with a table. `opens`: when its next window begins (epoch millis); None unless it waits for it.
 
     `buckets`, `bytes_read`: to be compacted within the caps; `left_buckets`, `left_bytes`: what a later round does.
-    `score`, `budget_left` (bytes): None without a goal or a budget. `why`: the
-    reasons with their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None
-    unless the table cannot be planned.
+    `score`, `budget_left` (bytes, after all that the round may take): None without a goal or a budget. `why`: the reasons with
+    their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None unless the
+    table cannot be planned. `reads_from`: under a goal, the source of the rate of reads in the arithmetic.
     """
 
     table: str
@@ -55,6 +60,7 @@ class RoundDecision:
     why_not: str = ""
     policy: tuple[str, ...] = ()
     error: str | None = None
+    reads_from: str = ""
 
 
 def decisions_of(
@@ -68,14 +74,22 @@ def decisions_of(
     `new_budget`: makes the budget of a line of a policy, given the names of the tables that share it; by default a whole one.
     A table that cannot be planned has its error in its row; the error of an only table is raised.
     """
-    moment, budgets = clock.now_millis(), SharedBudgets(clock, make=new_budget)
+    moment, budgets, kept = clock.now_millis(), SharedBudgets(clock, make=new_budget), list[int]()
     budgets.give({table.name: table.policy for table in tables})
 
+    def looked(table: ServedTable) -> Turn:
+        return look(table.name, table.opened, table.limited(REQUEST, budgets.of(table.name)), {}, AT_ONCE, True)
+
     def plan(table: ServedTable) -> Turn | None:
+        """The turn, with its plan only while there are few: those of many buckets would not fit into memory together."""
         if table.policy.is_closed(moment):
             return None
-        request = table.limited(REQUEST, budgets.of(table.name))
-        return look(table.name, table.opened, request, {}, AT_ONCE, True)
+        turn = looked(table)
+        size = 0 if turn.plan is None else len(turn.plan.decisions)
+        if len(kept) >= PIECES.max_plans or sum(kept) + size > PIECES.max_planned_files:
+            return turn.without_plan()
+        kept.append(size)
+        return turn
 
     found = dict(zip((table.name for table in tables), look_at_each(plan, tables, table_seconds, 1, _name), strict=True))
     budgets.share_out(sorted((turn for turn in found.values() if isinstance(turn, Turn)), key=lambda turn: turn.need))
@@ -84,7 +98,12 @@ def decisions_of(
         turn = found[table.name]
         if isinstance(turn, PaimonError):
             raise turn
-        return _waits(table, moment) if turn is None else _decided(table, turn)
+        if turn is None:
+            return _waits(table, moment)
+        if turn.plan is not None:
+            return _decided(table, turn)
+        again = looked(table)
+        return _decided(table, replace(again, budget=turn.budget, granted=turn.granted, budget_says=turn.budget_says))
 
     for table, decision in zip(tables, look_at_each(decide, tables, table_seconds, 1, _name), strict=True):
         if isinstance(decision, PaimonError):
@@ -130,6 +149,7 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
         "; ".join(skipped_reasons(skipped)),
         _lines(table, options),
         None if turn.problem is None else turn.problem.message,
+        (table.source_of_reads or NO_SOURCE) if turn.is_by_goal else "",
     )
 
 

@@ -23,6 +23,14 @@ class ServedTable:
     policy: TablePolicy = NO_POLICY
     reads: ReadRates = unknown_reads
     """How often it is read, unless its policy says that."""
+    reads_from: Callable[[], str] = lambda: ""
+    """The file from which `reads` is known; empty if nothing is known."""
+
+    @property
+    def source_of_reads(self) -> str:
+        """Where the rate of reads comes from: the line of a policy, a file of counts, or nowhere; then it is empty."""
+        said = self.policy.settings.get(PolicyKey.READS)
+        return self.reads_from() if said is None else said.place
 
     def opened(self) -> TableContext:
         """The table with the retention and the trigger of its policy."""

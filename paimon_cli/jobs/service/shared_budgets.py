@@ -118,21 +118,21 @@ class DividedBudget:
 
     def refuses(self, table: str, wanted: WantedMerge) -> str:
         """Reserve the bytes of a merge; returns why not, or nothing."""
-        budget, size, left = self.budget, wanted.size, self.budget.left_text or "nothing"
+        budget, size, left = self.budget, wanted.size, f"{self.budget.left_text or 'nothing'} of the budget"
         first = self.saving if self.saving is not None and wanted.urgency <= self.saving.wanted.urgency else None
         saved = 0 if first is None else budget.saved(first.wanted.size, first.since_millis)
         if size > budget.most_bytes:
             said = f"{size} bytes are more than the whole budget"
         elif first is not None and not budget.has(saved + size):
-            said = f"{human_size(saved)} of the budget are saved for {first.table}, {first.wanted}; {left} are left"
+            said = f"{human_size(saved)} are saved for {first.table}, {first.wanted}; {left} were left when it asked"
         elif not wanted.must_be and budget.is_kept_from(size):
-            said = f"it reads {human_size(size)}, and {left} of the budget are left, kept for merges that must be made"
+            said = f"it reads {human_size(size)}, and {left} were left when it asked, kept for what must be done"
         elif budget.reserve_all(size):
             if self.earlier is not None and self.earlier.table == table:
                 self.earlier = None
             return ""
         else:
-            said = f"it reads {human_size(size)}, and {left} of the budget are left"
+            said = f"it reads {human_size(size)}, and {left} were left when it asked"
         if (
             first is None
             and budget.daily is not None
