@@ -62,7 +62,8 @@ class DataFileWriter:
         tracks_rows: bool = False,
     ) -> None:
         self._context = context
-        self._layout = replace(context.file_layout, tracks_rows=tracks_rows)
+        layout = context.file_layout  # its schema is made once, for all files
+        self._layout = replace(layout, tracks_rows=True) if tracks_rows else layout
         self.frame = frame
         self._bucket_id = bucket_id
         self._level = level
