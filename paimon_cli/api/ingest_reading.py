@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from paimon_cli.api.ingest_run import IngestRun
 from paimon_cli.api.ingest_sources import EventSource, EventSources
+from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.changes.read_marks import LastEvent, has_changed
+from paimon_cli.ingest.changes.transaction_ends import HeldTransaction
 from paimon_cli.ingest.input_files import SourceFile
 from paimon_cli.storage.injected import SystemClock
 
@@ -66,7 +69,7 @@ class FileReading(EventReading):
         last = self._last.get(key)
         begin = 0 if last is None else last.begin
         previous = None if last is None else last.mark
-        for lines in source.blocks(run.block_bytes, begin, is_growing=self.follows):
+        for lines in self._blocks(source, begin):
             if last is not None:
                 lines, last = last.following(lines), None
             previous = run.apply(key, lines, begin, previous)
@@ -80,3 +83,13 @@ class FileReading(EventReading):
         for target in run.resumed(key):
             if not self.follows and target.marks[key].position > begin:
                 run.stop(target, has_changed(source.name, target.marks[key]))
+
+    def _blocks(self, source: EventSource, begin: int) -> Iterator[EventLines]:
+        """The events of a file in blocks that end with a transaction, but for the last one."""
+        size = self.run.block_bytes
+        held = HeldTransaction(self.run.format.name, size)
+        for lines in source.blocks(size, begin, is_growing=self.follows):
+            if (released := held.released(lines)) is not None:
+                yield released
+        if (rest := held.rest()) is not None:
+            yield rest

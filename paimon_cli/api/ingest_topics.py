@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from paimon_cli.api.ingest_reading import EventReading
 from paimon_cli.api.ingest_run import IngestRun
+from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.changes.kafka_address import KafkaAddress
 from paimon_cli.ingest.changes.kafka_client import KafkaClient
-from paimon_cli.ingest.changes.kafka_topics import KafkaTopics
+from paimon_cli.ingest.changes.kafka_topics import KafkaTopics, Partition
 from paimon_cli.ingest.changes.read_marks import Mark
+from paimon_cli.ingest.changes.transaction_ends import HeldTransaction
 from paimon_cli.storage.injected import SystemClock
 
 
@@ -28,6 +30,7 @@ class TopicReading(EventReading):
     topics: KafkaTopics
     follows: bool
     _ends: dict[str, Mark | None] = field(default_factory=dict)
+    _held: dict[Partition, HeldTransaction] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
@@ -45,24 +48,35 @@ class TopicReading(EventReading):
 
     def round(self) -> None:
         """Read what came within an interval, or up to the ends that the topics had at the beginning."""
-        clock = SystemClock()
+        clock, awaited = SystemClock(), set(self._held)
         until = clock.now_millis() + (self.run.call.interval or 0)
         while True:
             for partition, lines in self.topics.blocks():
-                key = self.topics.key(partition)
-                self.run.gone[key] = self.topics.places[partition].gone
-                self._ends[key] = self.run.apply(key, lines, int(lines.positions[0]), self._ends.get(key))
+                awaited.discard(partition)
+                self._apply(partition, self._transaction(partition).released(lines))
             if self.run.is_full:
                 self.run.commit()
                 self.committed()
-            if (clock.now_millis() >= until) if self.follows else self.topics.is_ended:
-                return
-            if self.run.has_stopped:
-                return
+            if ((clock.now_millis() >= until) if self.follows else self.topics.is_ended) or self.run.has_stopped:
+                break
+        for partition in awaited if self.follows else list(self._held):  # a transaction has one interval for its end
+            self._apply(partition, self._transaction(partition).rest())
+
+    def _transaction(self, partition: Partition) -> HeldTransaction:
+        held = HeldTransaction(self.run.format.name, self.run.block_bytes)
+        return self._held.setdefault(partition, held)
+
+    def _apply(self, partition: Partition, lines: EventLines | None) -> None:
+        if lines is None or partition not in self.topics.places:
+            return
+        key = self.topics.key(partition)
+        self.run.gone[key] = self.topics.places[partition].gone
+        self._ends[key] = self.run.apply(key, lines, int(lines.positions[0]), self._ends.get(key))
 
     def committed(self) -> None:
         if not any(target.failure is not None for target in self.run.targets.values()):
-            self.topics.commit_offsets()
+            begun = {one: held.events for one, held in self._held.items()}
+            self.topics.commit_offsets({one: int(lines.positions[0]) for one, lines in begun.items() if lines is not None})
 
     def wait(self) -> None:
         """A round takes an interval."""
@@ -73,6 +87,7 @@ class TopicReading(EventReading):
             self.run.commit()
             self.committed()
         self._ends.clear()
+        self._held.clear()
         for target in list(self.run.targets.values()):
             if target.failure is None:
                 self.run.reopen(target)

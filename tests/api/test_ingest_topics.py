@@ -262,8 +262,9 @@ def test_a_table_whose_place_cannot_be_told_stops(kafka: Cluster, tmp_path: Path
 
     def lossy(topics: KafkaTopics, given: Any) -> None:
         assign(topics, given)
-        for place in topics.places.values():
-            place.position = place.gone = 5
+        for partition, place in topics.places.items():
+            if partition.number == 0:
+                place.position = place.gone = 5
 
     monkeypatch.setattr(KafkaTopics, "_assign", lossy)
     with pytest.warns(UserWarning), pytest.raises(Refused, match="events before 5 are gone") as caught:
@@ -363,3 +364,22 @@ def test_topic_partition_and_offset_become_columns(kafka: Cluster, tmp_path: Pat
     ingest(tmp_path, kafka.url("facts"), primary_key="id", metadata_column=["topic", "part=partition", "offset"])
     found = {key: (row["topic"], row["part"], row["offset"]) for key, row in rows_of(tmp_path, "a").items()}
     assert found == {"0": ("facts", 1, 0), "1": ("facts", 1, 1)}
+
+
+def test_a_followed_transaction_is_committed_with_its_end(kafka: Cluster, tmp_path: Path) -> None:
+    """The group does not pass a transaction that waits for its end, and one that is never ended waits for one interval."""
+    catalog, sent = Catalog(str(tmp_path)), list[int]()
+
+    def of(number: int, transaction: str) -> Any:
+        return {**created(number), "transaction": {"id": transaction}}
+
+    def committed(_: Any) -> None:
+        sent.append(len(rows_of(tmp_path, "a")))
+        if len(sent) == 1:
+            kafka.send("whole", of(3, "2"), of(4, "3"))
+
+    kafka.send("whole", of(0, "1"), of(1, "2"), of(2, "2"))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "kafka_conf": MEMBER}
+    catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="6 s", max_rounds=4, on_commit=committed)
+    assert sent == [1, 4, 5]
+    assert kafka.committed("whole", "whole") == [5, 0]

@@ -65,6 +65,12 @@ class EventLines:
         keys = None if self.keys is None else self.keys.take(places)
         return replace(self, texts=self.texts.take(places), positions=self.positions[chosen], keys=keys)
 
+    def followed_by(self, other: EventLines) -> EventLines:
+        """These events and the next ones of the same source."""
+        keys = None if self.keys is None or other.keys is None else pa.concat_arrays([self.keys, other.keys])
+        texts, positions = pa.concat_arrays([self.texts, other.texts]), np.concatenate([self.positions, other.positions])
+        return replace(self, texts=texts, positions=positions, keys=keys, end=other.end)
+
     def with_texts(self, texts: pa.Array) -> EventLines:
         """The same events with other texts, such as their payloads."""
         return replace(self, texts=texts)

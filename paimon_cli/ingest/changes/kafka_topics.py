@@ -6,9 +6,10 @@ events a table has applied, its own marks say. They are committed once all table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,9 @@ class Partition(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.topic}/{self.number}"
+
+
+NOTHING_HELD: Mapping[Partition, int] = MappingProxyType({})
 
 
 @dataclass
@@ -267,14 +271,15 @@ class KafkaTopics:
         """The name under which tables remember a partition."""
         return f"kafka:{self.cluster}/{partition.name}"
 
-    def _reached(self) -> list[TopicPartition]:
-        return [self.client.kafka.TopicPartition(*one, place.position) for one, place in self.places.items()]
+    def _reached(self, held: Mapping[Partition, int] = NOTHING_HELD) -> list[TopicPartition]:
+        return [self.client.kafka.TopicPartition(*one, held.get(one, place.position)) for one, place in self.places.items()]
 
-    def commit_offsets(self) -> None:
-        """Let the group remember how far was read. A failure only lets a later run read more than it needs; one because others
-        read the partitions now is none.
+    def commit_offsets(self, held: Mapping[Partition, int] = NOTHING_HELD) -> None:
+        """Let the group remember how far was read, but for what is `held`, from these offsets on.
+
+        A failure only lets a later run read more than it needs; one because others read the partitions now is none.
         """
-        reached = self._reached()
+        reached = self._reached(held)
         if not self.keeps_offsets or not reached:
             return
         try:
