@@ -44,7 +44,7 @@ class Pieces:
     max_dictionary_bytes: int = 64 << 10
     """Texts are decoded as dictionary indices if their dictionary is this small (compressed)."""
     min_encoded_rows: int = 8_192
-    """Texts are decoded as dictionary indices if batches have this many rows."""
+    """Texts are decoded as dictionary indices if batches, and what is read of a file, have this many rows."""
     files_ahead: int = 16
     """How many files ahead of the current one are announced, where files are read one after the other."""
     orc_read_bytes: int = 256 << 10

@@ -312,6 +312,8 @@ class _StoredRows:
         if self._batch_rows < PIECES.min_encoded_rows or int96_columns(reader.schema, self._physical):
             return []  # INT96 columns are read twice, and both reads need equal batches
         chunks = [reader.metadata.row_group(group) for group in groups]
+        if sum(chunk.num_rows for chunk in chunks) < PIECES.min_encoded_rows:
+            return []  # to open the file again takes longer
         leaves = {name: paths.index(name) for name in self._physical if name in paths}
         texts = (name for name, leaf in leaves.items() if reader.schema.column(leaf).logical_type.type == "STRING")
         return [name for name in texts if all(_is_encoded(chunk.column(leaves[name])) for chunk in chunks)]
