@@ -13,7 +13,17 @@ import sqlglot
 from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, TIMESTAMP_ROOTS, DataType, DecimalType, RowType
+from paimon_cli.datatypes.data_type import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    STRING,
+    TIMESTAMP_ROOTS,
+    DataType,
+    DecimalType,
+    fields_of,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -244,7 +254,7 @@ class ExpressionReader:
             raise self._unknown_column(names[0])
         t = first.type
         for position, name in enumerate(names[1:], start=1):
-            inner = {field.name: field.type for field in t.fields} if isinstance(t, RowType) else {}
+            inner = {field.name: field.type for field in fields_of(t)}
             if name.name not in inner:
                 raise self._unknown_field(names[:position], t, name.name, inner)
             t = inner[name.name]

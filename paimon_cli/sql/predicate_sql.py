@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, RowType
+from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, fields_of
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -322,7 +322,7 @@ class _Reader:
 
     def _refuse_nested(self, node: exp.Expr, term: Expression) -> None:
         if isinstance(term, ColumnValue) and isinstance(term.type, NestedType):
-            fields = [field.name for field in term.type.fields] if isinstance(term.type, RowType) else []
+            fields = [field.name for field in fields_of(term.type)]
             hint = f"compare one of its fields, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
             raise UsageError(
                 f"{self._sql.part(node)} is nested",
