@@ -125,7 +125,7 @@ class Variants:
         self._nodes += np.bincount(level.rows, level.counts, minlength=len(self._nodes)).astype(np.int64)
         _check(self._nodes <= self.values.lengths, rows_above, "it has more values than bytes")
         _check(self._nodes <= MAX_VARIANT_NODES, rows_above, f"it has more than {MAX_VARIANT_NODES:,} values")
-        parents, index = _places_below(level)
+        parents, index = places_below(level)
         rows, sizes = level.rows[parents], level.offset_sizes[parents]
         starts = level.data[parents] + self.values.numbers(level.offsets[parents] + index * sizes, sizes)
         _check(starts < level.ends[parents], rows, "a value lies outside of the one that holds it")
@@ -139,7 +139,7 @@ class Variants:
 
     def ids_below(self, level: NodeLevel) -> np.ndarray:
         """The numbers of the names of all children of a level of objects, in the order of `below`."""
-        parents, index = _places_below(level)
+        parents, index = places_below(level)
         sizes = level.id_sizes[parents]
         return self.values.numbers(level.ids[parents] + index * sizes, sizes)
 
@@ -207,7 +207,7 @@ class Variants:
         return sizes, counts
 
 
-def _places_below(level: NodeLevel) -> tuple[np.ndarray, np.ndarray]:
+def places_below(level: NodeLevel) -> tuple[np.ndarray, np.ndarray]:
     """For each child of the nodes of a level, the position of its parent, and its own among the parent's children."""
     parents = np.repeat(np.arange(len(level.rows)), level.counts)
     return parents, np.arange(len(parents)) - np.repeat(np.cumsum(level.counts) - level.counts, level.counts)

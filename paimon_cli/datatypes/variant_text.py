@@ -12,6 +12,7 @@ import base64
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def variant_value(value: tuple[bytes, bytes]) -> Any:
 
 def node_texts(variants: Variants, roots: NodeLevel) -> pa.StringArray:
     """The JSON text of each of these nodes. Raises `MalformedVariant` and `TextTooLarge`."""
-    levels = variants.levels(roots)
+    levels = variants.levels(replace(roots, key_lengths=np.full(len(roots.rows), -1, np.int64)))
     _check_sizes(levels)
     below = pa.array([], pa.string())
     for level in reversed(levels):

@@ -32,6 +32,7 @@ from paimon_cli.sql.expression_sql import (
 )
 from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Constant, Expression, Function, ValueKind
 from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
+from paimon_cli.sql.variant_part import VariantPart
 
 _COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -314,7 +315,7 @@ class _Reader:
         """The expression of a node, and its type if it is a column or one of `TYPED_FUNCTIONS` applied to a column."""
         term = self._values.expression(node, self._values.literal_type(node))
         self._refuse_nested(node, term)
-        if isinstance(term, ColumnValue):
+        if isinstance(term, (ColumnValue, VariantPart)):
             return term, term.type
         if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue):
             return term, TYPED_FUNCTIONS.get(term.name)
