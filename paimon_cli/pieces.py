@@ -52,6 +52,9 @@ class Pieces:
     pipe_bytes: int = 1 << 20
     """Bytes that are passed to the decoder's process at a time."""
 
+    variant_bytes: int = 1 << 20
+    """Bytes of VARIANT values that are decoded at a time, which takes up to a hundred times as much memory."""
+
     # Merges and sorts
     run_batch_bytes: int = 8 << 20
     """Decoded bytes that each run of a merge may hold."""

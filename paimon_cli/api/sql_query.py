@@ -22,6 +22,7 @@ from paimon_cli.api.scan import installed, narrowed
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
+from paimon_cli.api.sql_variants import json_schema, literal_text, with_json, with_variant_functions
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.statements import check_names, quoted
@@ -54,8 +55,9 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns as DuckDB sees them: a VARIANT is JSON."""
         with self._remembering_failure():
-            return self._scan.schema
+            return json_schema(self._scan.schema, self.table_schema.fields)
 
     @property
     def table_schema(self) -> TableSchema:
@@ -96,7 +98,9 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         if self._trace.is_on:
             files = sum(len(split.files) for split in scan.rows.plan.splits)
             self._trace.step("sql-scan", table=self._table.name, columns=read, where=where, files=files)
-        batches = pa.RecordBatchReader.from_batches(scan.schema, self._rows(scan))
+        fields = schema.fields
+        rows = (with_json(batch, fields) for batch in self._rows(scan))
+        batches = pa.RecordBatchReader.from_batches(json_schema(scan.schema, fields), rows)
         return ds.Scanner.from_batches(batches, columns=names, filter=filter)
 
     def _rows(self, scan: Scan) -> Iterator[pa.RecordBatch]:
@@ -214,7 +218,8 @@ def run_query(
             for name, value in query.params.items():
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
             opening = _remembering(open_table, missing)
-            text, is_description = _registered(connection, query.text, opening, trace, datasets)
+            written = with_variant_functions(connection, query.text)
+            text, is_description = _registered(connection, written, opening, trace, datasets)
             connection.execute("SET lock_configuration = true").fetchall()
             for wrap in query.wraps:
                 relation = connection.sql(text)
@@ -325,18 +330,10 @@ def _named(node: Mapping[str, Any]) -> NamedTable:
     clause = node["at_clause"]
     if clause is None:
         return NamedTable(parts)
-    version = _literal_text(clause["expr"])
+    version = literal_text(clause["expr"])
     if version is None:
         raise UsageError("AT needs a literal", "the version must be known before the query runs", "such as AT (VERSION => 3)")
     return NamedTable(parts, clause["unit"].upper(), version)
-
-
-def _literal_text(expression: Mapping[str, Any]) -> str | None:
-    """The text of a literal, as DuckDB 2 writes it, or the value of a string or integer, as DuckDB 1 does; None for others."""
-    if "literal" in expression:
-        return str(expression["literal"]["text"])
-    value = expression.get("value", {})
-    return str(value["value"]) if value.get("type", {}).get("id") in ("VARCHAR", "INTEGER", "BIGINT") else None
 
 
 def _opened(named: NamedTable, open_table: OpenTable) -> Table | None:

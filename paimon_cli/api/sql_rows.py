@@ -106,6 +106,11 @@ def assigned(expression: str, t: DataType, given: str | None = None) -> str:
     return f"CASE WHEN {is_whole} THEN {cast} ELSE {_refused(expression)} END"
 
 
+def sql_type(t: DataType) -> str | None:
+    """DuckDB's type for values of this type; None for nested values."""
+    return _integer_type(t) if t.root in INTEGER_ROOTS else duckdb_type(t)
+
+
 def _integer_type(t: DataType) -> str:
     return "INTEGER" if t.root == "INT" else t.root
 

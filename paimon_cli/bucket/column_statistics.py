@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.arrow_types import values_from_arrow
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType, DecimalType, StringType, TimestampType
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, SPATIAL_ROOTS, DataType, DecimalType, StringType, TimestampType
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
 from paimon_cli.metadata.data_file import SimpleStats
 
 KEY_STATS_MODE = "truncate(128)"
 """The statistics mode of key columns, whatever the mode of the table."""
 
-NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR"})
+NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR"}) | SPATIAL_ROOTS
 """Types without bounds: old readers expect none for bytes, nested columns have none in the footer."""
 
 GROUP_BOUNDS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "VARCHAR", "DECIMAL"})

@@ -16,7 +16,7 @@ from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, f
 from paimon_cli.bucket.nan_bounds import ParquetSink, floating_leaves
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
-from paimon_cli.datatypes.data_type import MAX_NESTING, NEWER_ROOTS, DataField, RowType, TimestampType
+from paimon_cli.datatypes.data_type import MAX_NESTING, NEWER_ROOTS, SPATIAL_ROOTS, DataField, RowType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import AVRO_CODECS
@@ -29,6 +29,7 @@ ORC_DICTIONARY_THRESHOLD = 0.5
 NATIVE_TIMESTAMP_PRECISION = 6
 DELTA_VERSIONS = ("v2", "parquet_2_0")
 MAX_INT64_DIGITS = 18
+PARQUET_ONLY_ROOTS = SPATIAL_ROOTS | {"VARIANT"}
 
 _PLAIN_CODECS = dict.fromkeys(("none", "null", "uncompressed"), "none")
 PARQUET_CODECS = {**{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli")}, **_PLAIN_CODECS}
@@ -69,6 +70,8 @@ def check_encodable(columns: Sequence[DataField], options: TableOptions) -> None
     for file_format, compression in sorted(stored):
         codec_of(file_format, compression)
     formats = {file_format for file_format, _ in stored}
+    if formats != {"parquet"}:
+        _refuse_variants(columns, min(formats - {"parquet"}))
     if "avro" in formats:
         for column in columns:
             avro_record_field(column.name, column.type, "record")
@@ -88,6 +91,14 @@ def _check_storable(columns: Sequence[DataField]) -> None:
         newer = next((part.root for part in column.type.parts() if part.root in NEWER_ROOTS), None)
         if newer is not None:
             raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {newer}")
+
+
+def _refuse_variants(columns: Sequence[DataField], file_format: str) -> None:
+    """Raise `NotSupported` for a VARIANT, GEOMETRY or GEOGRAPHY in a format in which no Paimon stores it."""
+    for column in columns:
+        if any(part.root in PARQUET_ONLY_ROOTS for part in column.type.parts()):
+            why = f"Paimon stores {type_to_sql(column.type)} only in Parquet files"
+            raise NotSupported(f"cannot write column '{column.name}' to {file_format} files", why, "set file.format=parquet")
 
 
 def _refuse_empty_rows(columns: Sequence[DataField]) -> None:

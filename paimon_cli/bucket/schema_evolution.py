@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_cli.bucket.shredded_variants import holds_variants, whole_variants
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped, values_to_arrow
 from paimon_cli.datatypes.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
@@ -40,6 +41,8 @@ class ColumnSource:
         if stored.type == self._stored_type and self._is_as_stored:  # first, because a table may have a thousand columns
             return stored
         self._check_layout(stored.type)
+        if holds_variants(self.file_field.type):
+            stored = whole_variants(stored, self.file_field.type)
         declared = as_declared(stored, self._stored_type)
         if self._is_as_stored:
             return declared

@@ -9,7 +9,7 @@ from typing import Any
 from paimon_cli.catalog.definition_check import check_default
 from paimon_cli.catalog.table_definition import numbered_field
 from paimon_cli.datatypes.column_cast import cast_of, keeps_buckets, may_cast, same_type
-from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType, VariantType
 from paimon_cli.datatypes.field_types import type_to_json, type_to_sql
 from paimon_cli.errors import AlreadyExists, NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -164,7 +164,7 @@ def position_of(fields: Fields, name: str) -> int:
 
 def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> DataType:
     name = path[depth]
-    if isinstance(t, RowType):
+    if isinstance(t, RowType) and not isinstance(t, VariantType):
         return replace(t, fields=_edited_fields(t.fields, path, depth, edit))
     if not isinstance(t, (ArrayType, MultisetType, MapType)):
         raise UsageError(f"'{'.'.join(path[:depth])}' is {type_to_sql(t)}", f"it has no field '{name}'")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType, VectorType
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType, VariantType, VectorType
 from paimon_cli.datatypes.field_types import field_from_json
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -43,6 +43,8 @@ def _numbered_inside(field: DataField, ids: Iterator[int]) -> DataField:
 
 def _numbered_type(data_type: DataType, ids: Iterator[int]) -> DataType:
     match data_type:
+        case VariantType():
+            return data_type
         case RowType(fields):
             return replace(data_type, fields=tuple(_numbered_inside(field, ids) for field in fields))
         case MapType(key, value):

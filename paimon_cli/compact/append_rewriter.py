@@ -20,6 +20,7 @@ from paimon_cli.bucket.file_index import FileIndex
 from paimon_cli.bucket.file_indexes import FileIndexes, IndexedColumn, indexed_columns
 from paimon_cli.bucket.merged_rows import unmarked_rows
 from paimon_cli.bucket.shredded_maps import FIELD_MAPPING
+from paimon_cli.bucket.shredded_variants import TYPED_VALUE
 from paimon_cli.bucket.stitched_files import CODEC_NUMBERS, StoredGroups, own_frame
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.compact.rewriter import Rewriter
@@ -36,6 +37,8 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.storage.storage import open_sized
 
 PARQUET = "parquet"
+SHREDDED_PARTS = (FIELD_MAPPING, TYPED_VALUE)
+"""Columns of files that store a MAP or VARIANT in parts, which this version writes whole."""
 
 
 class AppendRewriter(Rewriter):
@@ -58,7 +61,11 @@ class AppendRewriter(Rewriter):
         own = own_frame(self._layout, options, level)
         with self._stored(step.files[0]) as first:
             frame = own if first is None else first.frame
-        if frame == own or FIELD_MAPPING.encode() in frame.before or set(frame.columns or ()) != set(self._layout.physical.names):
+        if (
+            frame == own
+            or any(name.encode() in frame.before for name in SHREDDED_PARTS)
+            or set(frame.columns or ()) != set(self._layout.physical.names)
+        ):
             return own
         return frame if all(self._has_frame(file, frame) for file in step.files) else own
 

@@ -30,6 +30,7 @@ from paimon_cli.datatypes.data_type import (
     SMALLINT,
     STRING,
     TINYINT,
+    VARIANT,
     ArrayType,
     BinaryType,
     DataField,
@@ -57,6 +58,8 @@ _PLAIN = {
     "VARCHAR": pa.string(),
     "BINARY": pa.binary(),
     "VARBINARY": pa.binary(),
+    "GEOMETRY": pa.binary(),
+    "GEOGRAPHY": pa.binary(),
     "DATE": pa.date32(),
     "TIME": pa.time32("ms"),
 }
@@ -82,11 +85,12 @@ _FROM_PLAIN = {
     pa.large_binary(): BYTES,
     pa.binary_view(): BYTES,
 }
+_VARIANT_FIELDS = {("value", pa.binary()), ("metadata", pa.binary())}
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def arrow_type(t: DataType) -> pa.DataType:
-    """The Arrow type of columns of type `t` in memory. Raises `NotSupported` for `NEWER_ROOTS`, such as VARIANT and BLOB."""
+    """The Arrow type of columns of type `t` in memory. Raises `NotSupported` for `NEWER_ROOTS`, BLOB and VECTOR."""
     plain = _PLAIN.get(t.root)
     if plain is not None:
         return plain
@@ -183,6 +187,8 @@ def _nested_from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
     if pa.types.is_map(t):
         key = _field_type(t.key_field, new_ids)
         return MapType(key, _field_type(t.item_field, new_ids))
+    if pa.types.is_struct(t) and {(field.name, field.type) for field in t} == _VARIANT_FIELDS:
+        return VARIANT
     if pa.types.is_struct(t):
         return RowType(tuple(_struct_field(t.field(i), new_ids) for i in range(t.num_fields)))
     raise NotSupported(f"the Arrow type {t} has no Paimon counterpart", "it cannot become a column", "cast it in the source file")

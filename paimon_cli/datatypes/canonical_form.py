@@ -2,7 +2,8 @@
 
 Integers are numbers. FLOAT and DOUBLE are numbers, or "NaN", "Infinity", "-Infinity". DECIMAL is a string with the digits of its
 scale. DATE, TIME and TIMESTAMP are ISO strings without trailing zeros, with a final `Z` for WITH LOCAL TIME ZONE. Binary is a hex
-string. ARRAY is a list, MAP and MULTISET are lists of [key, value] sorted by the key's JSON, ROW is an object.
+string. ARRAY is a list, MAP and MULTISET are lists of [key, value] sorted by the key's JSON, ROW is an object. VARIANT is the
+JSON that it holds.
 
 Output is rendered by Arrow, a column at a time: as plain text for CSV and tables, as JSON text for JSON lines.
 """
@@ -11,11 +12,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, Inexact, localcontext
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,13 +37,13 @@ from paimon_cli.datatypes.data_type import (
     StringType,
     TimestampType,
     TimeType,
+    VariantType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import (
     MILLIS_OF_DAY,
     date_text,
     decimal_of,
-    epoch_day,
     parse_date,
     parse_time,
     parse_timestamp,
@@ -51,10 +51,10 @@ from paimon_cli.datatypes.internal_values import (
     timestamp_text,
     unscaled_value,
 )
-from paimon_cli.options.option_text import TERMINAL_CONTROLS, json_text
-
-_FIRST_DAY, _LAST_DAY = epoch_day(1, 1, 1), epoch_day(9999, 12, 31)
-_PER_DAY = {"ms": MILLIS_OF_DAY, "us": MILLIS_OF_DAY * 1_000, "ns": MILLIS_OF_DAY * 1_000_000}
+from paimon_cli.datatypes.value_texts import calendar_texts, escaped, float_texts, hex_texts, quoted, replaced
+from paimon_cli.datatypes.variant_building import variant_of
+from paimon_cli.datatypes.variant_text import variant_texts, variant_value
+from paimon_cli.options.option_text import json_text
 
 
 def canonical_json(value: Any, t: DataType) -> Any:
@@ -63,6 +63,8 @@ def canonical_json(value: Any, t: DataType) -> Any:
         return None
     if t.root in FLOATING_ROOTS:
         return _float_json(value)
+    if isinstance(t, VariantType):
+        return variant_value(value)
     if isinstance(t, DecimalType):
         return format(value, "f")
     if isinstance(t, BinaryType):
@@ -106,35 +108,11 @@ def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any
         return [format(Decimal(text), "f") if text is not None and "E" in text else text for text in texts]
     if isinstance(t, BinaryType):
         return [None if value is None else value.hex() for value in array.to_pylist()]
+    if isinstance(t, VariantType):
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        return [None if text is None else json.loads(text) for text in variant_texts(array).to_pylist()]
     texts = calendar_texts(array, t)
     return list(texts.to_pylist()) if texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
-
-
-def calendar_texts(array: pa.Array | pa.ChunkedArray, t: DataType) -> pa.Array | None:
-    """DATE, TIME and TIMESTAMP columns as canonical text; None for other types, or if values exceed what Arrow can print."""
-    if t.root == "DATE":
-        return array.cast(pa.string()) if _within(array, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
-    if isinstance(t, TimeType):
-        if not _within(array, pa.int32(), 0, MILLIS_OF_DAY - 1):
-            return None
-        return _without_zeros(array.cast(pa.string()))
-    if isinstance(t, TimestampType):
-        per_day = _PER_DAY[array.type.unit]
-        if not _within(array, pa.int64(), _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1):
-            return None
-        local = array.cast(pa.int64()).cast(pa.timestamp(array.type.unit)).cast(pa.string())
-        texts = _without_zeros(pc.replace_substring(local, " ", "T"))
-        return pc.binary_join_element_wise(texts, "Z", "") if t.root == "TIMESTAMP_LTZ" else texts
-    return None
-
-
-def _within(array: pa.Array | pa.ChunkedArray, number: pa.DataType, low: int, high: int) -> bool:
-    found = pc.min_max(array.cast(number)).as_py()
-    return found["min"] is None or (found["min"] >= low and found["max"] <= high)
-
-
-def _without_zeros(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(texts, r"\.?0+$", "")
 
 
 def _float_json(value: float) -> float | str:
@@ -147,6 +125,8 @@ def from_canonical(json_value: Any, t: DataType) -> Any:
     """The internal value of canonical JSON. Raises `ValueError` that says what is expected if it does not fit the type."""
     if json_value is None:
         return None
+    if isinstance(t, VariantType):
+        return variant_of(json_value)
     try:
         return _internal(json_value, t)
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
@@ -218,16 +198,6 @@ def _row(value: Any, fields: tuple[DataField, ...]) -> tuple[Any, ...]:
     return tuple(from_canonical(value.get(field.name), field.type) for field in fields)
 
 
-_RARE = rf"\x00-\x1f{TERMINAL_CONTROLS}"
-"""Control characters that JSON strings must escape, and those that `json_text` escapes."""
-CONTROL = rf'[{_RARE}"\\]'
-_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
-_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
-_SHORTEST_PLAIN = 1e-4
-"""Python prints smaller numbers with an exponent, Arrow only those below 1e-5."""
-_NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
 def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
     """Each value as plain text: canonical strings without quotes, nested values as JSON. Nulls remain null."""
     if isinstance(t, StringType):
@@ -235,14 +205,14 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
     if t.root in INTEGER_ROOTS or t.root == "BOOLEAN":
         return array.cast(pa.string())
     if t.root in FLOATING_ROOTS:
-        return _floats(array.cast(pa.float64()))
+        return float_texts(array.cast(pa.float64()))
     if isinstance(t, DecimalType):
         texts = array.cast(pa.string())
-        return _replaced(
-            texts, pc.match_substring(texts, "E"), lambda found: [format(Decimal(x), "f") for x in found.to_pylist()]
-        )
+        return replaced(texts, pc.match_substring(texts, "E"), lambda found: [format(Decimal(x), "f") for x in found.to_pylist()])
     if isinstance(t, BinaryType):
-        return _hex(array.cast(pa.binary()))
+        return hex_texts(array.cast(pa.binary()))
+    if isinstance(t, VariantType):
+        return variant_texts(array)
     found = calendar_texts(array, t)
     if found is not None:
         return found
@@ -252,72 +222,20 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
 
 def json_texts(array: pa.Array, t: DataType) -> tuple[pa.Array, bool]:
     """Each value as JSON text, and whether every value still has to be enclosed in quotes. There are no nulls in the result."""
+    if isinstance(t, VariantType):
+        return variant_texts(array).fill_null("null"), False
     if isinstance(t, (NestedType, TimeType)):
         values = (canonical_json(value, t) for value in values_from_arrow(array, t))
         return pa.array([json_text(value, separators=(",", ":")) for value in values], pa.string()), False
     texts = canonical_texts(array, t)
     if isinstance(t, StringType):
-        texts = _escaped(texts)
+        texts = escaped(texts)
     if t.root in INTEGER_ROOTS or t.root == "BOOLEAN":
         return texts.fill_null("null"), False
     if t.root in FLOATING_ROOTS:
-        quoted = pc.if_else(pc.is_finite(array), texts, _quoted(texts))
-        return quoted.fill_null("null"), False
-    return (_quoted(texts).fill_null("null"), False) if texts.null_count else (texts, True)
+        return pc.if_else(pc.is_finite(array), texts, quoted(texts)).fill_null("null"), False
+    return (quoted(texts).fill_null("null"), False) if texts.null_count else (texts, True)
 
 
 def compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _quoted(texts: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise('"', texts, '"', "")
-
-
-def _replaced(texts: pa.Array, mask: pa.Array, replace: Callable[[pa.Array], Sequence[str]]) -> pa.Array:
-    """The texts, with those where `mask` is true replaced by `replace` of them."""
-    mask = mask.fill_null(False)
-    if not mask.true_count:
-        return texts
-    return pc.replace_with_mask(texts, mask, pa.array(replace(texts.filter(mask)), pa.string()))
-
-
-def _escaped(texts: pa.Array) -> pa.Array:
-    marks = pc.match_substring_regex(texts, CONTROL)
-    if not marks.true_count:
-        return texts
-    found = texts.filter(marks.fill_null(False))
-    for character, escape in _ESCAPES:
-        found = pc.replace_substring(found, character, escape)
-    rare = pc.match_substring_regex(found, f"[{_RARE}]")
-    if rare.true_count:
-        originals = texts.filter(marks.fill_null(False)).filter(rare).to_pylist()
-        found = pc.replace_with_mask(found, rare, pa.array([json_text(text)[1:-1] for text in originals], pa.string()))
-    return pc.replace_with_mask(texts, marks.fill_null(False), found)
-
-
-def _floats(array: pa.Array) -> pa.Array:
-    """Numbers as Python's repr prints them; Arrow omits `.0` and uses exponents in another range."""
-    texts = array.cast(pa.string())
-    exponents, finite = pc.match_substring(texts, "e"), pc.is_finite(array)
-    bare = pc.and_not(pc.and_(pc.equal(pc.floor(array), array), finite), exponents).fill_null(False)
-    if bare.true_count:
-        whole = pc.binary_join_element_wise(texts.filter(bare), ".0", "")
-        texts = pc.replace_with_mask(texts, bare, whole)
-    if finite.false_count:
-        texts = _replaced(texts, pc.invert(finite), lambda found: [_NON_FINITE[text] for text in found.to_pylist()])
-    small = pc.and_(pc.less(pc.abs(array), _SHORTEST_PLAIN), pc.not_equal(array, 0.0))
-    differs = pc.and_(pc.or_(exponents, small), finite).fill_null(False)
-    if not differs.true_count:
-        return texts
-    return pc.replace_with_mask(texts, differs, pa.array(list(map(repr, array.filter(differs).to_pylist())), pa.string()))
-
-
-def _hex(array: pa.Array) -> pa.Array:
-    if not len(array):
-        return pa.array([], pa.string())
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(array.buffers()[2] or b"\0", dtype=np.uint8)[offsets[0] : offsets[-1]]
-    ends = (offsets.astype(np.int64) - offsets[0]) * 2
-    texts = pa.LargeStringArray.from_buffers(len(array), pa.py_buffer(ends), pa.py_buffer(_HEX[data])).cast(pa.string())
-    return pc.if_else(array.is_valid(), texts, None)

@@ -25,10 +25,11 @@ MAX_NESTING = 30
 """Levels of nesting that every file format can be read back with, whichever types are nested. Readers of ORC stop at 32 (MAP), of
 Parquet at 50 (ARRAY and MAP), of Avro at about 50.
 """
-NEWER_ROOTS = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
+NEWER_ROOTS = frozenset({"BLOB", "VECTOR"})
 """Types that may occur in schemas, but that this engine neither reads nor writes."""
 
-UNORDERED_ROOTS = NEWER_ROOTS | {"ARRAY", "MAP", "MULTISET", "ROW"}
+SPATIAL_ROOTS = frozenset({"GEOMETRY", "GEOGRAPHY"})
+UNORDERED_ROOTS = NEWER_ROOTS | SPATIAL_ROOTS | {"ARRAY", "MAP", "MULTISET", "ROW", "VARIANT"}
 """Types whose values cannot be compared as keys."""
 
 
@@ -77,7 +78,7 @@ class DataType:
 
 
 class PlainType(DataType):
-    """A type without parameters: BOOLEAN, a number other than DECIMAL, DATE, VARIANT or BLOB."""
+    """A type without parameters: BOOLEAN, a number other than DECIMAL, DATE or BLOB."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,11 @@ class TimestampType(DataType):
 
 
 @dataclass(frozen=True)
-class SpatialType(DataType):
-    """GEOMETRY or GEOGRAPHY; `arguments` is the text between its parentheses."""
+class SpatialType(BinaryType):
+    """GEOMETRY or GEOGRAPHY, whose values are bytes (WKB); `arguments` is the text between its parentheses."""
 
-    arguments: str | None
+    length: int = field(default=MAX_LENGTH, init=False)
+    arguments: str | None = None
 
 
 class NestedType(DataType):
@@ -195,6 +197,24 @@ class RowType(NestedType):
         return tuple(one.type for one in self.fields)
 
 
+@dataclass(frozen=True)
+class VariantType(RowType):
+    """A value of any type. It is stored as a ROW of two byte strings, but nobody sees its fields."""
+
+    root: str = field(default="VARIANT", init=False)
+    fields: tuple[DataField, ...] = field(
+        default=(
+            DataField(0, "value", BinaryType("VARBINARY", MAX_LENGTH, nullable=False)),
+            DataField(1, "metadata", BinaryType("VARBINARY", MAX_LENGTH, nullable=False)),
+        ),
+        init=False,
+    )
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
+        return ()
+
+
 BOOLEAN = PlainType("BOOLEAN")
 TINYINT = PlainType("TINYINT")
 SMALLINT = PlainType("SMALLINT")
@@ -205,6 +225,7 @@ DOUBLE = PlainType("DOUBLE")
 DATE = PlainType("DATE")
 STRING = StringType("VARCHAR", MAX_LENGTH)
 BYTES = BinaryType("VARBINARY", MAX_LENGTH)
+VARIANT = VariantType()
 _COUNT = PlainType("INT", nullable=False)
 
 _CONTROL_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f")
@@ -222,6 +243,11 @@ def is_java_whitespace(char: str) -> bool:
 def is_java_blank(text: str) -> bool:
     """Whether `text` is empty or consists of white space only, by Java's definition."""
     return all(map(is_java_whitespace, text))
+
+
+def fields_of(t: DataType) -> tuple[DataField, ...]:
+    """The fields of a ROW that a user can name; none of other types."""
+    return t.fields if isinstance(t, RowType) and not isinstance(t, VariantType) else ()
 
 
 def check_field_names(names: list[str]) -> None:

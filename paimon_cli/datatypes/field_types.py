@@ -92,7 +92,7 @@ def type_to_json(t: DataType) -> str | dict[str, Any]:
             return {"type": t.root + suffix, "element": type_to_json(element), "length": length}
         case MapType(key, value):
             return {"type": t.root + suffix, "key": type_to_json(key), "value": type_to_json(value)}
-        case RowType(fields):
+        case RowType(root="ROW", fields=fields):
             return {"type": t.root + suffix, "fields": [field_to_json(field) for field in fields]}
     return _type_text(t) + suffix
 
@@ -108,6 +108,8 @@ def _type_text(t: DataType) -> str:
             return "STRING"
         case BinaryType(root="VARBINARY", length=length) if length == MAX_LENGTH:
             return "BYTES"
+        case SpatialType(arguments=arguments):
+            return t.root if arguments is None else f"{t.root}({arguments})"
         case StringType(root, argument) | BinaryType(root, argument):
             return f"{root}({argument})"
         case DecimalType(precision, scale):
@@ -116,15 +118,13 @@ def _type_text(t: DataType) -> str:
             return f"TIMESTAMP({precision}) WITH LOCAL TIME ZONE"
         case TimestampType(precision=precision) | TimeType(precision=precision):
             return f"{t.root}({precision})"
-        case SpatialType(root, str(arguments)):
-            return f"{root}({arguments})"
         case ArrayType(element) | MultisetType(element):
             return f"{t.root}<{type_to_sql(element)}>"
         case VectorType(element, length):
             return f"VECTOR<{type_to_sql(element)}, {length}>"
         case MapType(key, value):
             return f"MAP<{type_to_sql(key)}, {type_to_sql(value)}>"
-        case RowType(fields):
+        case RowType(root="ROW", fields=fields):
             return f"ROW<{', '.join(map(_field_sql, fields))}>"
     return t.root
 

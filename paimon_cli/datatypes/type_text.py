@@ -21,6 +21,7 @@ from paimon_cli.datatypes.data_type import (
     SMALLINT,
     STRING,
     TINYINT,
+    VARIANT,
     ArrayType,
     BinaryType,
     DataField,
@@ -52,7 +53,7 @@ _PLAIN: dict[str, DataType] = {
     "DATE": DATE,
     "STRING": STRING,
     "BYTES": BYTES,
-    "VARIANT": PlainType("VARIANT"),
+    "VARIANT": VARIANT,
     "BLOB": PlainType("BLOB"),
 }
 _SIZED = {"CHAR": StringType, "VARCHAR": StringType, "BINARY": BinaryType, "VARBINARY": BinaryType}
@@ -143,8 +144,8 @@ class _Reader:
             "TIME": self._time,
             "TIMESTAMP": self._timestamp,
             "TIMESTAMP_LTZ": lambda: TimestampType("TIMESTAMP_LTZ", self._argument(6, 0, MAX_TIME_PRECISION)),
-            "GEOMETRY": lambda: SpatialType("GEOMETRY", self._raw_arguments()),
-            "GEOGRAPHY": lambda: SpatialType("GEOGRAPHY", self._raw_arguments()),
+            "GEOMETRY": lambda: SpatialType("GEOMETRY", arguments=self._raw_arguments()),
+            "GEOGRAPHY": lambda: SpatialType("GEOGRAPHY", arguments=self._raw_arguments()),
         }
         if self._sql:
             types |= {

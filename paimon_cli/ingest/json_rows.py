@@ -28,6 +28,7 @@ from paimon_cli.datatypes.data_type import (
     MultisetType,
     NestedType,
     RowType,
+    VariantType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, NotSupported
@@ -294,8 +295,8 @@ def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool 
 
 def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
     """Plain JSON in canonical form: a DECIMAL number as text, an object for a MAP or MULTISET as a list of pairs."""
-    if value is None:
-        return None
+    if value is None or isinstance(t, VariantType):
+        return value
     if isinstance(t, DecimalType):
         return str(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
     if t.root in INTEGER_ROOTS and isinstance(value, Decimal):

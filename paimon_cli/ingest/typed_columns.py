@@ -15,6 +15,7 @@ from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     INTEGER_ROOTS,
     MAX_LENGTH,
+    STRING,
     ArrayType,
     BinaryType,
     DataType,
@@ -25,8 +26,12 @@ from paimon_cli.datatypes.data_type import (
     StringType,
     TimestampType,
     TimeType,
+    VariantType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.variant_building import variants_of_texts
+from paimon_cli.datatypes.variant_text import check_variants
+from paimon_cli.errors import DamagedFile
 from paimon_cli.ingest.faults import BadCell, BadCells, WrongType, attempt, bad_cells, require
 
 MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
@@ -226,6 +231,8 @@ def cast_column(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Ar
         return _cast_list(values, t, rules)
     if isinstance(t, (MapType, MultisetType)):
         return _cast_map(values, t, rules)
+    if isinstance(t, VariantType):
+        return _variants(values, t)
     if isinstance(t, RowType):
         return _cast_struct(values, t, rules)
     return cast_atomic(values, t, rules)
@@ -266,6 +273,25 @@ def _cast_struct(array: pa.Array, t: RowType, rules: CastRules) -> pa.Array:
         if not field.type.nullable:
             _require_present(array, pc.and_(is_valid, child.is_null()), lambda row: row)
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(t)), mask=_null_mask(array))
+
+
+def _variants(array: pa.Array, t: VariantType) -> pa.Array:
+    """A VARIANT is given as JSON text, or as the bytes of its value and metadata, which are checked."""
+    if pa.types.is_string(array.type):
+        column, wrong = variants_of_texts(_strings(array, STRING))
+        if wrong:
+            raise BadCells([BadCell(row, array[row].as_py(), f"it is no JSON: {why}") for row, why in wrong.items()])
+        return column
+    column = _cast_struct(array, t, EXACT)
+    return attempt(column, _checked, "it is no VARIANT: its bytes do not fit together")
+
+
+def _checked(variants: pa.StructArray) -> pa.StructArray:
+    try:
+        check_variants(variants)
+    except DamagedFile as problem:
+        raise pa.ArrowInvalid(problem.why) from problem
+    return variants
 
 
 def _inner(array: pa.Array, values: pa.Array, t: DataType, offsets: np.ndarray, rules: CastRules) -> pa.Array:

@@ -15,11 +15,14 @@ from paimon_cli.bucket.key_locations import repeated_keys
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
 from paimon_cli.bucket.recorded_ranges import stored_key
 from paimon_cli.bucket.schema_evolution import ReadColumns
+from paimon_cli.bucket.shredded_variants import holds_variants
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import comparable, group_starts, key_at, null_first_words, order_words, stable_order
+from paimon_cli.datatypes.variant_columns import variants_in
+from paimon_cli.datatypes.variant_text import check_variants
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
@@ -89,6 +92,7 @@ class _RowsOfFile:
         self._columns = [name for name in schema.field_names if name in stored] if entry.file.write_cols else schema.field_names
         self._ranges = ColumnRanges(schema.fields_of(self._columns))
         self._skipped = SkippedRows(context, entry)
+        self._variants = {field.name: field.type for field in schema.fields_of(self._columns) if holds_variants(field.type)}
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
@@ -131,6 +135,9 @@ class _RowsOfFile:
         self._wrong_partition += self._in_other_partitions(batch)
         self._ranges.add(batch)
         self._skipped.add(batch)
+        for name, t in self._variants.items():
+            for variants in variants_in(batch.column(name), t):
+                check_variants(variants)
 
     def _in_other_partitions(self, batch: pa.RecordBatch) -> int:
         schema, context = self._context.schema, self._context

@@ -16,6 +16,7 @@ import numpy as np
 
 from paimon_cli.bucket.data_file_reader import check_row_count, file_format
 from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.bucket.shredded_variants import holds_variants
 from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
 from paimon_cli.datatypes.column_cast import same_type
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType, MapType, RowType
@@ -117,6 +118,8 @@ def _why_not_native(scan: RowScan) -> str | None:
     fields = [scan.context.schema.find(name) for name in read_columns(scan)]
     if any(field is None for field in fields):
         return "ids of rows are read"
+    if any(holds_variants(field.type) for field in fields if field):
+        return "files may store variants shredded"
     if any(isinstance(field.type, MapType) for field in fields if field) and _may_shred_maps(scan.context):
         return "files may store maps shredded"
     if any(value.path for value in scan.selection.values):

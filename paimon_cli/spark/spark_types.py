@@ -24,6 +24,7 @@ from paimon_cli.datatypes.data_type import (
     RowType,
     StringType,
     TimestampType,
+    VariantType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.type_text import quoted_name
@@ -139,6 +140,8 @@ def spark_type(t: DataType) -> T.DataType:
         return T.ArrayType(spark_type(t.element), t.element.nullable)
     if isinstance(t, (MapType, MultisetType)):
         return T.MapType(spark_type(t.key), spark_type(t.value), t.value.nullable)
+    if isinstance(t, VariantType):
+        return T.VariantType()
     if isinstance(t, RowType):
         return spark_schema(t.fields)
     raise NotSupported(f"cannot read {type_to_sql(t)} into Spark", f"Spark has no type for the values of {type_to_sql(t)}")

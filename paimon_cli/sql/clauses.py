@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from paimon_cli.datatypes.arrow_types import arrow_field
-from paimon_cli.datatypes.data_type import DataField, DecimalType, NestedType
+from paimon_cli.datatypes.data_type import DataField, DecimalType, NestedType, VariantType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
@@ -144,7 +144,8 @@ def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> SetItem:
     right = node.args["expression"]
     expression = reader.expression(right, column.type)
     kind, wanted = expression.kind, kind_of(column.type)
-    if not can_become(kind, wanted):
+    is_json = kind == ValueKind.TEXT and isinstance(column.type, VariantType)
+    if not (can_become(kind, wanted) or is_json):
         hint = "round(...), floor(...) and ceil(...) return integers" if wanted == ValueKind.WHOLE and kind in NUMERIC else ""
         what = f"cannot set column '{column.name}' ({type_to_sql(column.type)}) to a value of type {kind}"
         raise UsageError(f"{what}: {sql.shown}", hint=hint)

@@ -13,7 +13,17 @@ import sqlglot
 from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, TIMESTAMP_ROOTS, DataType, DecimalType, RowType
+from paimon_cli.datatypes.data_type import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    STRING,
+    TIMESTAMP_ROOTS,
+    DataType,
+    DecimalType,
+    fields_of,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -31,6 +41,7 @@ from paimon_cli.sql.expressions import (
 )
 from paimon_cli.sql.literals import Literal, integer, units_of
 from paimon_cli.sql.parameters import Sql, names_in, with_values
+from paimon_cli.sql.variant_part import is_variant_get, variant_part
 
 MAX_DEPTH = 100
 NOT_PLAIN_IN_A_SHELL = frozenset('"$`\\!')
@@ -191,7 +202,7 @@ TAKES_TEXTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ
 """Nodes that compare their left side with values, or assign one to it."""
 _SUPPORTED = (
     "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
-    "round, floor or ceil"
+    "round, floor, ceil or variant_get"
 )
 
 TEMPORAL_ROOTS = TIMESTAMP_ROOTS | {"DATE", "TIME"}
@@ -234,7 +245,13 @@ class ExpressionReader:
             return Function("abs", (operand,), operand.kind)
         if isinstance(node, exp.Coalesce):
             return self._coalesce([node.this, *node.expressions], wanted, node)
-        raise self.sql.refused(node, _SUPPORTED)
+        return self._variant_part(node)
+
+    def _variant_part(self, node: exp.Expr) -> Expression:
+        if not is_variant_get(node):
+            raise self.sql.refused(node, _SUPPORTED)
+        first = node.expressions[0] if node.expressions else None
+        return variant_part(node, self.column(first) if first is not None and is_column(first) else None)
 
     def column(self, node: exp.Expr) -> ColumnValue:
         """Resolve a column, or a field of a nested column such as `a.b`. Raises `UsageError` for unknown names."""
@@ -244,7 +261,7 @@ class ExpressionReader:
             raise self._unknown_column(names[0])
         t = first.type
         for position, name in enumerate(names[1:], start=1):
-            inner = {field.name: field.type for field in t.fields} if isinstance(t, RowType) else {}
+            inner = {field.name: field.type for field in fields_of(t)}
             if name.name not in inner:
                 raise self._unknown_field(names[:position], t, name.name, inner)
             t = inner[name.name]

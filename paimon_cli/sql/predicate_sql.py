@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, RowType
+from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, fields_of
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -32,6 +32,7 @@ from paimon_cli.sql.expression_sql import (
 )
 from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Constant, Expression, Function, ValueKind
 from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
+from paimon_cli.sql.variant_part import VariantPart
 
 _COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -314,7 +315,7 @@ class _Reader:
         """The expression of a node, and its type if it is a column or one of `TYPED_FUNCTIONS` applied to a column."""
         term = self._values.expression(node, self._values.literal_type(node))
         self._refuse_nested(node, term)
-        if isinstance(term, ColumnValue):
+        if isinstance(term, (ColumnValue, VariantPart)):
             return term, term.type
         if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue):
             return term, TYPED_FUNCTIONS.get(term.name)
@@ -322,7 +323,7 @@ class _Reader:
 
     def _refuse_nested(self, node: exp.Expr, term: Expression) -> None:
         if isinstance(term, ColumnValue) and isinstance(term.type, NestedType):
-            fields = [field.name for field in term.type.fields] if isinstance(term.type, RowType) else []
+            fields = [field.name for field in fields_of(term.type)]
             hint = f"compare one of its fields, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
             raise UsageError(
                 f"{self._sql.part(node)} is nested",

@@ -231,13 +231,16 @@ REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
         UsageError,
         "lzo is not available for parquet",
     ),
-    ({}, {"v": "VARIANT"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
+    ({}, {"v": "BLOB"}, NotSupported, "column 'v'.* newest versions of Paimon can read BLOB"),
+    (ORC, {"v": "VARIANT"}, NotSupported, "column 'v' to orc files.* only in Parquet"),
+    ({"changelog-producer": "lookup", "changelog-file.format": "avro"}, {"v": "GEOMETRY"}, NotSupported, "'v' to avro files"),
     ({}, {"v": "ARRAY<ROW<>>"}, NotSupported, "column 'v'.* Parquet has no ROW without fields"),
-    ({}, {"v": "ARRAY<VARIANT>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
-    ({}, {"v": "ROW<a INT, b MAP<INT, VARIANT>>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
+    ({}, {"v": "ARRAY<BLOB>"}, NotSupported, "column 'v'.* newest versions of Paimon can read BLOB"),
+    ({}, {"v": "ROW<a INT, b MAP<INT, BLOB>>"}, NotSupported, "column 'v'.* newest versions of Paimon can read BLOB"),
 ]
 ALLOWED: list[tuple[dict[str, str], dict[str, str]]] = [
     ({}, {}),
+    ({}, {"v": "ROW<a INT, b MAP<INT, VARIANT>>", "w": "ARRAY<VARIANT>", "x": "GEOMETRY"}),
     ({}, {"v": "TIMESTAMP(7)", "w": "ROW<a TIMESTAMP(9), b INT>"}),
     ({}, {"v": "TIMESTAMP(6)", "w": "MAP<TIMESTAMP(0), ARRAY<TIMESTAMP_LTZ(3)>>"}),
     (ORC | {"parquet.writer.version": "v3"}, TWO_KINDS_OF_TIMES),  # no file will be Parquet

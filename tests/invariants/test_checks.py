@@ -220,7 +220,7 @@ def test_merge_disorder_is_reported_while_it_matters(context: TableContext) -> N
 
 
 @pytest.mark.parametrize(
-    ("stored", "declared"), [("BYTES", "VARIANT"), ("ROW<`__field_mapping` ARRAY<INT>, `__col_0` INT>", "MAP<STRING, INT>")]
+    ("stored", "declared"), [("BYTES", "BLOB"), ("ROW<`__field_mapping` ARRAY<INT>, `__col_0` INT>", "MAP<STRING, INT>")]
 )
 @pytest.mark.parametrize("keys", [["k"], []])
 def test_what_is_not_supported_is_no_damage(tmp_path: Path, stored: str, declared: str, keys: list[str]) -> None:

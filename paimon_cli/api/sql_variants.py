@@ -1,0 +1,123 @@
+"""VARIANT columns in queries: DuckDB sees them as JSON, and `variant_get` becomes one of its functions of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_cli.api.sql_rows import sql_type
+from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField, StringType
+from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.datatypes.variant_path import Steps, parse_variant_path
+from paimon_cli.datatypes.variant_text import variant_texts
+from paimon_cli.errors import UsageError
+
+_JSON = pa.json_(pa.string())
+_FUNCTIONS = {"variant_get": "CAST", "try_variant_get": "TRY_CAST"}
+_VALUE = "__variant"
+_FORM = "variant_get(column, '$.field', 'INT'), with a path and a type as literals"
+
+
+def json_schema(schema: pa.Schema, fields: Sequence[DataField]) -> pa.Schema:
+    """The schema with JSON for columns of type VARIANT. `fields`: those of the table."""
+    variants = _variants(fields)
+    return pa.schema([field.with_type(_JSON) if field.name in variants else field for field in schema])
+
+
+def with_json(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
+    """The batch with the columns of `json_schema`."""
+    variants = _variants(fields)
+    for number, name in enumerate(batch.schema.names):
+        if name in variants:
+            texts = pa.ExtensionArray.from_storage(_JSON, variant_texts(batch.column(number)))
+            batch = batch.set_column(number, batch.schema.field(number).with_type(_JSON), texts)
+    return batch
+
+
+def _variants(fields: Sequence[DataField]) -> set[str]:
+    return {field.name for field in fields if field.type.root == "VARIANT"}
+
+
+def with_variant_functions(connection: Any, query: str) -> str:
+    """The query with `variant_get` and `try_variant_get` in DuckDB's words. Raises `UsageError` for calls of another form."""
+    if not any(name in query.lower() for name in _FUNCTIONS):
+        return query
+    tree = _tree(connection, query)
+    calls = [] if tree["error"] else list(_calls(tree["statements"]))
+    for call in calls:
+        name, alias = call["function_name"].lower(), call.get("alias", "")
+        value, *rest = _arguments(call)
+        texts = [literal_text(argument) for argument in rest]
+        if not 1 <= len(texts) <= 2 or None in texts:
+            raise UsageError(f"cannot read {name}", "its path and its type are literals", _FORM)
+        parsed = _tree(connection, f"SELECT {_expression(name, *map(str, texts))}")["statements"][0]["node"]["select_list"][0]
+        for place in _places(parsed):
+            place.clear()
+            place.update(value)
+        call.clear()
+        call.update({**parsed, "alias": alias})
+    if not calls:
+        return query
+    return str(connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+
+
+def _tree(connection: Any, query: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0][0])
+    return found
+
+
+def _expression(name: str, path: str, type_text: str = "") -> str:
+    steps = _quoted(parse_variant_path(path))
+    if not type_text:
+        return f"json_extract({_VALUE}, {steps})"
+    t, text = parse_sql_type(type_text), f"json_extract_string({_VALUE}, {steps})"
+    if isinstance(t, StringType):
+        return text
+    target = sql_type(t)
+    if target is None:
+        raise UsageError(f"{name} cannot return {type_text}", "a part of a VARIANT is a text, a number, a time, or true or false")
+    if t.root in INTEGER_ROOTS:
+        text = f"regexp_replace({text}, '[.][0-9]+$', '')"  # the fraction is cut, as everywhere else
+    return f"{_FUNCTIONS[name]}({text} AS {target})"
+
+
+def _quoted(steps: Steps) -> str:
+    """The path as DuckDB reads it, as a literal."""
+    if any('"' in step for step in steps if isinstance(step, str)):
+        raise UsageError("cannot read the path of a VARIANT", 'in a query a name cannot contain "')
+    written = "$" + "".join(f"[{step}]" if isinstance(step, int) else f'."{step}"' for step in steps)
+    return "'" + written.replace("'", "''") + "'"
+
+
+def _arguments(call: dict[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of a function in the tree of DuckDB 2, or of DuckDB 1."""
+    return [part["expression"] for part in call["arguments"]] if "arguments" in call else call["children"]
+
+
+def _calls(node: Any) -> Iterator[dict[str, Any]]:
+    """The calls of our functions, inner ones first."""
+    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for part in list(parts):
+        yield from _calls(part)
+    if isinstance(node, dict) and node.get("class") == "FUNCTION" and str(node.get("function_name")).lower() in _FUNCTIONS:
+        yield node
+
+
+def _places(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict) and node.get("class") == "COLUMN_REF" and node.get("column_names") == [_VALUE]:
+        yield node
+        return
+    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for part in list(parts):
+        yield from _places(part)
+
+
+def literal_text(expression: dict[str, Any]) -> str | None:
+    """The text of a literal, as DuckDB 2 writes it, or the value of a string or integer, as DuckDB 1 does; None for others."""
+    if "literal" in expression:
+        return str(expression["literal"]["text"])
+    value = expression.get("value") or {}
+    return str(value["value"]) if (value.get("type") or {}).get("id") in ("VARCHAR", "INTEGER", "BIGINT") else None

@@ -1,0 +1,206 @@
+"""Makes VARIANT values of JSON, as Paimon's Java does (GenericVariantBuilder; FORMAT.md, section 2.4).
+
+JSON comes as Python objects from the parser, value by value, so it is encoded value by value: only where rows enter the table. A
+number takes the smallest integer type that holds it; a fraction is a DECIMAL if it has at most 38 digits, else a DOUBLE.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import VARIANT
+from paimon_cli.datatypes.variant_nodes import VARIANT_VERSION, NodeKind, Primitive
+
+MAX_VARIANT_BYTES = 128 << 20
+"""Bytes of a value and of its metadata: the limit of Paimon's Java."""
+_SHORTEST_LONG_TEXT = 64
+_MOST_CHILDREN = 255
+"""Objects and arrays with more children have a longer count."""
+_INTEGERS = ((Primitive.INT8, 1), (Primitive.INT16, 2), (Primitive.INT32, 4), (Primitive.INT64, 8))
+_DECIMALS = ((Primitive.DECIMAL4, 9, 4), (Primitive.DECIMAL8, 18, 8), (Primitive.DECIMAL16, 38, 16))
+_TOO_DEEP = "it is nested too deep"
+
+
+def variant_of(parsed: Any) -> tuple[bytes, bytes]:
+    """The value and metadata of JSON that was parsed. Fractions are `Decimal` or float.
+
+    Raises `ValueError` for what no VARIANT can hold.
+    """
+    numbers: dict[str, int] = {}
+    try:
+        value = _encoded(parsed, numbers)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    names = [name.encode() for name in numbers]
+    size = sum(map(len, names))
+    width = _width(max(size, len(names)))
+    bounds, place = [0], 0
+    for name in names:
+        place += len(name)
+        bounds.append(place)
+    head = bytes([VARIANT_VERSION | (width - 1) << 6]) + len(names).to_bytes(width, "little")
+    metadata = head + b"".join(bound.to_bytes(width, "little") for bound in bounds) + b"".join(names)
+    if max(len(value), len(metadata)) > MAX_VARIANT_BYTES:
+        raise ValueError(f"a VARIANT has at most {MAX_VARIANT_BYTES >> 20} MiB")
+    return value, metadata
+
+
+def variant_of_text(text: str) -> tuple[bytes, bytes]:
+    """The value and metadata of JSON text. Raises `ValueError`."""
+    try:
+        return variant_of(json.loads(text, parse_float=_fraction, parse_constant=_refused, object_pairs_hook=_object))
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+
+
+def variants_of_texts(texts: pa.StringArray) -> tuple[pa.StructArray, dict[int, str]]:
+    """JSON texts as a column of `arrow_type(VARIANT)`, and why some rows are no JSON; they are null in it. Nulls remain null.
+
+    Equal texts are encoded once.
+    """
+    stored = texts.dictionary_encode()
+    pairs, wrong = [], dict[int, str]()
+    for number, text in enumerate(stored.dictionary.to_pylist()):
+        try:
+            pairs.append(variant_of_text(text))
+        except ValueError as problem:
+            pairs.append((b"", b""))
+            wrong[number] = str(problem)
+    rows = {row: wrong[number] for row, number in enumerate(stored.indices.to_pylist()) if number in wrong} if wrong else {}
+    absent = np.array(texts.is_null().to_numpy(zero_copy_only=False))
+    absent[list(rows)] = True
+    return variant_column(pairs, stored.indices.fill_null(0), absent), rows
+
+
+def variant_column(pairs: Sequence[tuple[bytes, bytes]], indices: pa.Array, absent: np.ndarray) -> pa.StructArray:
+    """For each index its pair of value and metadata; null where `absent` is true."""
+    known = pairs or [(b"", b"")]
+    parts = [pa.array([pair[place] for pair in known], pa.binary()).take(indices) for place in (0, 1)]
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type(VARIANT)), mask=pa.array(absent))
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(f"JSON has no number {word}")
+
+
+def _fraction(digits: str) -> Decimal | float:
+    """A number with an exponent is a DOUBLE, as in Java."""
+    return float(digits) if "e" in digits or "E" in digits else Decimal(digits)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
+        raise ValueError("a key appears twice")
+    return parsed
+
+
+def _encoded(parsed: Any, numbers: dict[str, int]) -> bytes:
+    """The bytes of a node. `numbers`: those of the names so far."""
+    match parsed:
+        case None:
+            return _header(Primitive.NULL)
+        case bool():
+            return _header(Primitive.TRUE if parsed else Primitive.FALSE)
+        case int():
+            return _integer(parsed)
+        case str():
+            return _text(parsed.encode())
+        case dict():
+            children = [_encoded(child, numbers) for child in _numbered(parsed, numbers)]
+            return _object_node(parsed, children, numbers)
+        case list():
+            return _array_node([_encoded(child, numbers) for child in parsed])
+        case Decimal():
+            return _decimal(parsed)
+        case float():
+            return _double(parsed)
+    raise ValueError(f"JSON has no values like {type(parsed).__name__}")
+
+
+def _numbered(parsed: dict[str, Any], numbers: dict[str, int]) -> Any:
+    for name, child in parsed.items():
+        numbers.setdefault(name, len(numbers))
+        yield child
+
+
+def _header(details: int, kind: int = NodeKind.PRIMITIVE) -> bytes:
+    return bytes([details << 2 | kind])
+
+
+def _integer(number: int) -> bytes:
+    for details, size in _INTEGERS:
+        if -(1 << (8 * size - 1)) <= number < 1 << (8 * size - 1):
+            return _header(details) + number.to_bytes(size, "little", signed=True)
+    return _decimal(Decimal(number))
+
+
+def _decimal(number: Decimal) -> bytes:
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError(f"JSON has no number {number}")
+    if exponent > 0:
+        return _double(float(number))
+    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+    scale, precision = -exponent, len(str(abs(unscaled)))
+    for details, most, size in _DECIMALS:
+        if scale <= most and precision <= most:
+            return _header(details) + bytes([scale]) + unscaled.to_bytes(size, "little", signed=True)
+    return _double(float(number))
+
+
+def _double(number: float) -> bytes:
+    if not math.isfinite(number):
+        raise ValueError("a number in it is too large")
+    return _header(Primitive.DOUBLE) + struct.pack("<d", number)
+
+
+def _text(encoded: bytes) -> bytes:
+    if len(encoded) < _SHORTEST_LONG_TEXT:
+        return _header(len(encoded), NodeKind.SHORT_TEXT) + encoded
+    return _header(Primitive.TEXT) + len(encoded).to_bytes(4, "little") + encoded
+
+
+def _object_node(parsed: dict[str, Any], children: list[bytes], numbers: dict[str, int]) -> bytes:
+    """Names are in the order of their bytes; the values are stored as they came."""
+    offsets, size = _offsets(children)
+    fields = sorted(zip((name.encode() for name in parsed), (numbers[name] for name in parsed), offsets, strict=True))
+    width, id_width = _width(size), _width(max((number for _, number, _ in fields), default=0))
+    is_large = len(fields) > _MOST_CHILDREN
+    head = _header(is_large << 4 | (id_width - 1) << 2 | (width - 1), NodeKind.OBJECT) + len(fields).to_bytes(
+        4 if is_large else 1, "little"
+    )
+    ids = b"".join(number.to_bytes(id_width, "little") for _, number, _ in fields)
+    places = b"".join(place.to_bytes(width, "little") for place in (*(place for _, _, place in fields), size))
+    return b"".join((head, ids, places, *children))
+
+
+def _array_node(children: list[bytes]) -> bytes:
+    offsets, size = _offsets(children)
+    width, is_large = _width(size), len(children) > _MOST_CHILDREN
+    head = _header(is_large << 2 | (width - 1), NodeKind.ARRAY) + len(children).to_bytes(4 if is_large else 1, "little")
+    return b"".join((head, *(place.to_bytes(width, "little") for place in (*offsets, size)), *children))
+
+
+def _offsets(children: list[bytes]) -> tuple[list[int], int]:
+    offsets, place = [], 0
+    for child in children:
+        offsets.append(place)
+        place += len(child)
+    return offsets, place
+
+
+def _width(number: int) -> int:
+    """The bytes of an unsigned number, at least one. Raises `ValueError` for one of more than 4."""
+    if number >= 1 << 32:
+        raise ValueError(f"a VARIANT has at most {MAX_VARIANT_BYTES >> 20} MiB")
+    return max(1, (number.bit_length() + 7) // 8)

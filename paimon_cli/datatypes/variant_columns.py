@@ -1,0 +1,86 @@
+"""Columns of VARIANT in memory, a STRUCT of value and metadata, and how they are converted piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.data_type import ArrayType, DataType, MapType, RowType, VariantType
+from paimon_cli.datatypes.variant_nodes import MalformedVariant, Variants
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.pieces import PIECES
+
+
+class TextTooLarge(Exception):
+    """The texts of these values would take more memory than they may."""
+
+
+Convert = Callable[[Variants], pa.Array]
+"""Makes one value of each VARIANT."""
+
+
+def of_variants(column: pa.StructArray, t: pa.DataType, convert: Convert) -> pa.Array:
+    """What `convert` makes of a column of `arrow_type(VARIANT)`, as an array of type `t`; nulls remain null.
+
+    The bytes of `PIECES.variant_bytes` are converted at a time. Raises `DamagedFile` for bytes that are no VARIANT.
+    """
+    try:
+        return _of_variants(column, t, convert)
+    except MalformedVariant as problem:
+        raise DamagedFile("a VARIANT value is damaged", f"{problem.why}; `verify --level full` names the file") from problem
+
+
+def variants_in(column: pa.Array, t: DataType) -> Iterator[pa.StructArray]:
+    """All VARIANTs of a column of `arrow_type(t)`, at any depth."""
+    if isinstance(t, VariantType):
+        yield column
+    elif isinstance(t, RowType):
+        for part, field in zip(column.flatten(), t.fields, strict=True):
+            yield from variants_in(part, field.type)
+    elif isinstance(t, ArrayType):
+        yield from variants_in(column.flatten(), t.element)
+    elif isinstance(t, MapType):
+        yield from variants_in(column.items, t.value)
+
+
+def _of_variants(column: pa.StructArray, t: pa.DataType, convert: Convert) -> pa.Array:
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    present = column if len(rows) == len(column) else column.take(pa.array(rows))
+    values, metadata = present.field("value"), present.field("metadata")
+    if values.null_count or metadata.null_count:
+        missing = pc.or_(values.is_null(), metadata.is_null()).to_numpy(zero_copy_only=False)
+        raise MalformedVariant(int(rows[np.flatnonzero(missing)[0]]), "its value or its metadata is null")
+    found = pa.concat_arrays([pa.array([], t), *_pieces(values, metadata, rows, convert)])
+    if present is column:
+        return found
+    places = np.zeros(len(column), np.int64)
+    places[rows] = np.arange(len(rows))
+    return found.take(pa.array(places, mask=column.is_null().to_numpy(zero_copy_only=False)))
+
+
+def _pieces(values: pa.Array, metadata: pa.Array, rows: np.ndarray, convert: Convert) -> list[pa.Array]:
+    sizes = np.cumsum(pc.binary_length(values).to_numpy()) // PIECES.variant_bytes if len(values) else np.zeros(0, np.int64)
+    bounds = [*(np.flatnonzero(np.diff(sizes, prepend=-1)) if len(sizes) else []), len(values)]
+    parts = []
+    for begin, end in pairwise(bounds):
+        parts += _converted(values[begin:end], metadata[begin:end], rows[begin:end], convert)
+    return parts
+
+
+def _converted(values: pa.Array, metadata: pa.Array, rows: np.ndarray, convert: Convert) -> list[pa.Array]:
+    try:
+        return [convert(Variants(values, metadata))]
+    except MalformedVariant as problem:
+        raise MalformedVariant(int(rows[problem.row]), problem.why) from problem
+    except TextTooLarge as problem:
+        half = len(values) // 2
+        if not half:
+            raise NotSupported(
+                "a VARIANT value is too large to be shown", "as JSON text it could take hundreds of megabytes"
+            ) from problem
+        halves = [slice(0, half), slice(half, len(values))]
+        return [part for some in halves for part in _converted(values[some], metadata[some], rows[some], convert)]

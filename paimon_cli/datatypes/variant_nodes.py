@@ -1,0 +1,218 @@
+"""Walks through VARIANT values in Parquet's binary encoding, all values of a column at once (FORMAT.md, section 2.4).
+
+A VARIANT is two byte strings. `metadata` lists the names of fields; `value` is a tree of nodes, each a header byte and what it
+announces. The nodes of a column are found level by level: all roots, then all children of these, and so on. So numpy reads a
+column of millions of small values with a few operations per level.
+
+Nothing in the bytes is trusted. A child lies within the bytes that its parent claims, behind the parent's header, so there is no
+circle. Children may claim the same bytes, and these again; so a value may have at most as many nodes as it has bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.byte_slices import ByteSlices
+
+MAX_VARIANT_DEPTH = 1_000
+"""Levels of nesting that are read: as many as Spark's parser of JSON takes."""
+MAX_VARIANT_NODES = 2_000_000
+"""Nodes of one value that are read, so that a value of some megabytes does not take gigabytes of memory."""
+VARIANT_VERSION = 1
+
+
+class NodeKind:
+    """What the two low bits of a header byte say."""
+
+    PRIMITIVE, SHORT_TEXT, OBJECT, ARRAY = range(4)
+
+
+class Primitive:
+    """What the six high bits of the header byte of a primitive say."""
+
+    NULL, TRUE, FALSE, INT8, INT16, INT32, INT64, DOUBLE, DECIMAL4, DECIMAL8, DECIMAL16 = range(11)
+    DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, TEXT, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS, UUID = range(11, 21)
+
+
+PAYLOADS = np.array([0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, 4, 4, 8, 8, 8, 16], dtype=np.int64)
+"""Bytes after the header byte of a primitive; of Primitive.BINARY and Primitive.TEXT, those of their length."""
+_CUT_OFF = "it ends within a value"
+
+
+class MalformedVariant(ValueError):
+    """The bytes are no VARIANT. `row`: the position of the value in the column; `why`: what is wrong with it."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(f"a VARIANT is malformed: {why}")
+        self.row = row
+        self.why = why
+
+
+@dataclass(frozen=True)
+class NodeLevel:
+    """The nodes of one level, as arrays of one length. Those with the same parent are neighbours, in the parent's order.
+
+    `rows`: the row of the column. `starts`, `ends`: the position of the header byte, and that behind the last byte. `kinds`,
+    `details`: the two low and the six high bits of the header. `counts`: the number of children. `key_starts`, `key_lengths`: the
+    name within the bytes of the metadata; a length of -1 for a node without name.
+
+    Of objects and arrays: `ids` and `offsets` are the positions of the lists of names (only of objects) and of places of the
+    children, which are counted from `data` on.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    kinds: np.ndarray
+    details: np.ndarray
+    key_starts: np.ndarray
+    key_lengths: np.ndarray
+    counts: np.ndarray
+    ids: np.ndarray
+    offsets: np.ndarray
+    data: np.ndarray
+
+    def of(self, chosen: np.ndarray) -> NodeLevel:
+        """Some of the nodes, by position or mask."""
+        return NodeLevel(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+    @property
+    def offset_sizes(self) -> np.ndarray:
+        """The bytes of the place of a child. Objects and arrays announce them in the same bits."""
+        return (self.details & 3) + 1
+
+    @property
+    def id_sizes(self) -> np.ndarray:
+        """The bytes of the number of a name; of objects."""
+        return ((self.details >> 2) & 3) + 1
+
+
+class Variants:
+    """The VARIANT values of a column without nulls: `values` and `metadata` are binary arrays of one length.
+
+    All methods raise `MalformedVariant`.
+    """
+
+    def __init__(self, values: pa.Array, metadata: pa.Array) -> None:
+        self.values, self.names = ByteSlices.of(values), ByteSlices.of(metadata)
+        self._nodes = np.zeros(len(values), np.int64)
+        self._offset_sizes, self.name_counts = self._dictionaries()
+
+    def levels(self, roots: NodeLevel | None = None) -> list[NodeLevel]:
+        """These nodes (those of `roots()`) and all levels below them."""
+        levels = [self.roots() if roots is None else roots]
+        while levels[-1].counts.any():
+            if len(levels) > MAX_VARIANT_DEPTH:
+                row = int(levels[-1].rows[np.flatnonzero(levels[-1].counts)[0]])
+                raise MalformedVariant(row, f"it is nested more than {MAX_VARIANT_DEPTH} levels deep")
+            levels.append(self.below(levels[-1]))
+        return levels
+
+    def roots(self) -> NodeLevel:
+        """The outermost nodes, one for each row."""
+        rows = np.arange(len(self.values.starts))
+        lengths = self.values.lengths
+        _check(lengths > 0, rows, "it has no bytes")
+        nameless = np.full(len(rows), -1, np.int64)
+        return self._level(rows, self.values.starts, self.values.starts + lengths, nameless, nameless)
+
+    def below(self, level: NodeLevel) -> NodeLevel:
+        """All children of the nodes of a level."""
+        rows_above = np.arange(len(self._nodes))
+        self._nodes += np.bincount(level.rows, level.counts, minlength=len(self._nodes)).astype(np.int64)
+        _check(self._nodes <= self.values.lengths, rows_above, "it has more values than bytes")
+        _check(self._nodes <= MAX_VARIANT_NODES, rows_above, f"it has more than {MAX_VARIANT_NODES:,} values")
+        parents, index = places_below(level)
+        rows, sizes = level.rows[parents], level.offset_sizes[parents]
+        starts = level.data[parents] + self.values.numbers(level.offsets[parents] + index * sizes, sizes)
+        _check(starts < level.ends[parents], rows, "a value lies outside of the one that holds it")
+        key_starts, key_lengths = np.full((2, len(rows)), -1, np.int64)
+        fields = np.flatnonzero((level.kinds == NodeKind.OBJECT)[parents])
+        if len(fields):
+            sizes = level.id_sizes[parents[fields]]
+            ids = self.values.numbers(level.ids[parents[fields]] + index[fields] * sizes, sizes)
+            key_starts[fields], key_lengths[fields] = self.names_of(rows[fields], ids)
+        return self._level(rows, starts, level.ends[parents], key_starts, key_lengths)
+
+    def ids_below(self, level: NodeLevel) -> np.ndarray:
+        """The numbers of the names of all children of a level of objects, in the order of `below`."""
+        parents, index = places_below(level)
+        sizes = level.id_sizes[parents]
+        return self.values.numbers(level.ids[parents] + index * sizes, sizes)
+
+    def texts(self, level: NodeLevel) -> tuple[np.ndarray, np.ndarray]:
+        """The starts and lengths of the contents of texts and binary values."""
+        starts = level.starts + np.where(level.kinds == NodeKind.SHORT_TEXT, 1, 5)
+        return starts, level.ends - starts
+
+    def names_of(self, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The starts and lengths of names within the bytes of the metadata of these rows, by their numbers."""
+        counts, sizes, begin = self.name_counts[rows], self._offset_sizes[rows], self.names.starts[rows]
+        _check(ids < counts, rows, "a field has a name that its metadata lacks")
+        places = begin + 1 + sizes * (1 + ids)
+        low, high = self.names.numbers(places, sizes), self.names.numbers(places + sizes, sizes)
+        texts = begin + 1 + (counts + 2) * sizes
+        is_inside = (low <= high) & (texts + high <= begin + self.names.lengths[rows])
+        _check(is_inside, rows, "a name lies outside of its metadata")
+        return texts + low, high - low
+
+    def _level(
+        self, rows: np.ndarray, starts: np.ndarray, limits: np.ndarray, key_starts: np.ndarray, key_lengths: np.ndarray
+    ) -> NodeLevel:
+        headers = self.values.data[starts]
+        kinds, details = headers & 3, (headers >> 2).astype(np.int64)
+        is_primitive = kinds == NodeKind.PRIMITIVE
+        _check(~is_primitive | (details < len(PAYLOADS)), rows, "it has a value of an unknown type")
+        ends = starts + 1 + np.where(kinds == NodeKind.SHORT_TEXT, details, 0)
+        ends += np.where(is_primitive, PAYLOADS[np.minimum(details, len(PAYLOADS) - 1)], 0)
+        _check(ends <= limits, rows, _CUT_OFF)
+        sized = np.flatnonzero(is_primitive & ((details == Primitive.BINARY) | (details == Primitive.TEXT)))
+        ends[sized] += self.values.numbers(starts[sized] + 1, np.full(len(sized), 4))
+        level = NodeLevel(rows, starts, ends, kinds, details, key_starts, key_lengths, *np.zeros((4, len(rows)), np.int64))
+        nested = np.flatnonzero(kinds >= NodeKind.OBJECT)
+        if len(nested):
+            self._open(level, nested, limits[nested])
+        _check(ends <= limits, rows, _CUT_OFF)
+        return level
+
+    def _open(self, level: NodeLevel, nested: np.ndarray, limits: np.ndarray) -> None:
+        """Fill in what the objects and arrays at these positions of the level announce."""
+        part = level.of(nested)
+        is_object = part.kinds == NodeKind.OBJECT
+        is_large = (part.details >> np.where(is_object, 4, 2)) & 1
+        size_bytes = np.where(is_large, 4, 1)
+        ids = part.starts + 1 + size_bytes
+        _check(ids <= limits, part.rows, _CUT_OFF)
+        counts = self.values.numbers(part.starts + 1, size_bytes)
+        sizes = part.offset_sizes
+        offsets = ids + np.where(is_object, counts * part.id_sizes, 0)
+        data = offsets + (counts + 1) * sizes
+        _check(data <= limits, part.rows, "it ends within the list of an object's or array's values")
+        level.counts[nested], level.ids[nested], level.offsets[nested], level.data[nested] = counts, ids, offsets, data
+        level.ends[nested] = data + self.values.numbers(data - sizes, sizes)
+
+    def _dictionaries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the metadata of each row: the bytes of an offset, and the number of names."""
+        rows, starts, lengths = np.arange(len(self.names.starts)), self.names.starts, self.names.lengths
+        _check(lengths > 0, rows, "it has no metadata")
+        headers = self.names.data[starts]
+        _check((headers & 15) == VARIANT_VERSION, rows, "its metadata has an unknown version")
+        sizes = (headers >> 6).astype(np.int64) + 1
+        _check(lengths > sizes, rows, "its metadata is cut off")
+        counts = self.names.numbers(starts + 1, sizes)
+        _check(1 + (counts + 2) * sizes <= lengths, rows, "its metadata is cut off")
+        return sizes, counts
+
+
+def places_below(level: NodeLevel) -> tuple[np.ndarray, np.ndarray]:
+    """For each child of the nodes of a level, the position of its parent, and its own among the parent's children."""
+    parents = np.repeat(np.arange(len(level.rows)), level.counts)
+    return parents, np.arange(len(parents)) - np.repeat(np.cumsum(level.counts) - level.counts, level.counts)
+
+
+def _check(passes: np.ndarray, rows: np.ndarray, why: str) -> None:
+    if not passes.all():
+        raise MalformedVariant(int(rows[np.flatnonzero(~passes)[0]]), why)

@@ -1,0 +1,81 @@
+"""Parts of VARIANTs by path, such as `$.a.b[0]`, of all values of a column at once (Java VariantGet; Spark's variant_get)."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.column_cast import cast_column
+from paimon_cli.datatypes.data_type import STRING, TIMESTAMP_ROOTS, DataType, NestedType
+from paimon_cli.datatypes.variant_columns import of_variants
+from paimon_cli.datatypes.variant_nodes import NodeKind, NodeLevel, Primitive, Variants, places_below
+from paimon_cli.datatypes.variant_text import node_texts, plain_texts
+from paimon_cli.errors import UsageError
+
+Steps = tuple[str | int, ...]
+"""The fields (by name) and elements (by number, from 0) that lead to a part."""
+_STEP = re.compile(r"\.([^.\[\]'\"]+)|\['([^']*)'\]|\[\"([^\"]*)\"\]|\[([0-9]{1,9})\]")
+_UTC = r"\+00:00$"
+
+
+def parse_variant_path(text: str) -> Steps:
+    """The steps of a path: `$`, then `.name`, `['name']` or `[number]`. Raises `UsageError`."""
+    steps, place = list[str | int](), 1
+    while place < len(text):
+        found = _STEP.match(text, place)
+        if found is None:
+            break
+        steps.append(int(found[4]) if found[4] is not None else next(name for name in found.groups() if name is not None))
+        place = found.end()
+    if not text.startswith("$") or place < len(text):
+        why = "a path is $, then .name, ['name'] or [number] for each step"
+        raise UsageError(f"cannot read the path '{text}' of a VARIANT", why, "such as $.address.city or $.tags[0]")
+    return tuple(steps)
+
+
+def variant_get(column: pa.StructArray, steps: Steps, t: DataType) -> pa.Array:
+    """The part of each VARIANT at a path, as `arrow_type(t)`; null where there is none, and for a null of JSON.
+
+    An object or array becomes text as JSON. Raises `UsageError` for a part that is no value of the type, `DamagedFile`.
+    """
+    if isinstance(t, NestedType):
+        raise UsageError(
+            f"a part of a VARIANT cannot be read as {t.root}", "it is read as a text, a number, a time, or true or false"
+        )
+    texts = of_variants(column, pa.string(), lambda variants: _part_texts(variants, steps))
+    if t.root in TIMESTAMP_ROOTS:
+        texts = pc.replace_substring_regex(texts, _UTC, "")
+    try:
+        return cast_column(texts, STRING, t)
+    except UsageError as problem:
+        hint = "read it as a STRING"
+        raise UsageError(f"variant_get: {problem.what}", "this part of a VARIANT is no value of the type", hint) from problem
+
+
+def _part_texts(variants: Variants, steps: Steps) -> pa.StringArray:
+    level = variants.roots()
+    for step in steps:
+        level = _below(variants, level, step)
+    is_text = (level.kinds == NodeKind.SHORT_TEXT) | ((level.kinds == NodeKind.PRIMITIVE) & (level.details == Primitive.TEXT))
+    is_null = (level.kinds == NodeKind.PRIMITIVE) & (level.details == Primitive.NULL)
+    texts, others = np.flatnonzero(is_text), np.flatnonzero(~is_text & ~is_null)
+    found = pa.concat_arrays([plain_texts(variants, level.of(texts)), node_texts(variants, level.of(others))])
+    places = np.full(len(variants.values.starts), -1, np.int64)
+    places[level.rows[np.concatenate([texts, others])]] = np.arange(len(found))
+    return found.take(pa.array(places, mask=places < 0))
+
+
+def _below(variants: Variants, level: NodeLevel, step: str | int) -> NodeLevel:
+    """The children at one step, at most one of each node."""
+    parents = level.of(level.kinds == (NodeKind.OBJECT if isinstance(step, str) else NodeKind.ARRAY))
+    children = variants.below(parents)
+    if isinstance(step, int):
+        return children.of(places_below(parents)[1] == step)
+    name = np.frombuffer(step.encode(), np.uint8)
+    fits = np.flatnonzero(children.key_lengths == len(name))
+    written = variants.names.data[children.key_starts[fits][:, None] + np.arange(len(name))]
+    found = children.of(fits[(written == name).all(axis=1)])
+    return found.of(np.unique(found.rows, return_index=True)[1])  # a malformed object may have a name twice

@@ -1,0 +1,53 @@
+"""VARIANT columns in queries of DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli import Catalog
+from paimon_cli.errors import PaimonError, UsageError
+
+DOCUMENTS = ['{"a": {"b": 5}, "s": "x"}', '{"a": {"b": 7.25}, "o": {"it\'s": [1]}}', "[1]", None]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    found = Catalog(str(tmp_path / "wh"))
+    found.create_table("d.t", columns=["k INT NOT NULL", "v VARIANT"], primary_key=["k"], bucket=1)
+    found.table("d.t").write(pa.table({"k": pa.array(range(4), pa.int32()), "v": DOCUMENTS}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("SELECT v FROM d.t WHERE k = 0", ['{"a":{"b":5},"s":"x"}']),
+        ("SELECT v ->> '$.s' FROM d.t ORDER BY k", ["x", None, None, None]),
+        ("SELECT variant_get(v, '$.a.b', 'INT') + 1 FROM d.t ORDER BY k", [6, 8, None, None]),
+        ("SELECT Variant_Get(v, '$.a.b', 'double') AS x FROM d.t ORDER BY x NULLS LAST", [5.0, 7.25, None, None]),
+        ("SELECT variant_get(v, '$.o[\"it''s\"][0]', 'string') FROM d.t WHERE k = 1", ["1"]),
+        ("SELECT variant_get(variant_get(v, '$.a'), '$.b', 'string') FROM d.t WHERE k = 0", ["5"]),
+        ("SELECT try_variant_get(v, '$.s', 'int') FROM d.t WHERE k = 0", [None]),
+        ("SELECT count(*) FROM d.t WHERE variant_get(v, '$[0]', 'bigint') = 1", [1]),
+        ("SELECT k FROM d.t WHERE v IS NULL", [3]),
+    ],
+)
+def test_queries(catalog: Catalog, query: str, found: list[Any]) -> None:
+    assert catalog.sql(query).to_arrow().column(0).to_pylist() == found
+
+
+@pytest.mark.parametrize(
+    "call", ["variant_get(v, k, 'int')", "variant_get(v)", "variant_get(v, 'a', 'int')", "variant_get(v, '$.a', 'ARRAY<INT>')"]
+)
+def test_other_calls_are_refused(catalog: Catalog, call: str) -> None:
+    with pytest.raises(UsageError):
+        catalog.sql(f"SELECT {call} FROM d.t").to_arrow()
+
+
+def test_a_part_of_another_type(catalog: Catalog) -> None:
+    with pytest.raises(PaimonError, match="x"):
+        catalog.sql("SELECT variant_get(v, '$.s', 'int') FROM d.t").to_arrow()

@@ -1,0 +1,66 @@
+"""VARIANT of JSON: the bytes that pypaimon 2.1 makes of the same values."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli.datatypes.variant_building import variant_of, variant_of_text, variants_of_texts
+
+OF_PYPAIMON = [
+    (
+        {"age": 30, "city": "Beijing", "list": [1, -200, 70000, 2**40, True, None]},
+        "020300010200020a280c1e1d4265696a696e6703060002050a1314150c011038ff14701101001800000000000100000400",
+        "01030003070b616765636974796c697374",
+    ),
+    (
+        {"b": {"x": Decimal("2.50")}, "a": "x" * 70},
+        "020202000b005602010100062002fa00000040460000" + "00" + "78" * 70,
+        "010300010203627861",
+    ),
+    ([], "030000", "010000"),
+    ({}, "020000", "010000"),
+    (1.5, "1c000000000000f83f", "010000"),
+]
+
+
+@pytest.mark.parametrize(("document", "value", "metadata"), OF_PYPAIMON)
+def test_bytes_of_pypaimon(document: Any, value: str, metadata: str) -> None:
+    found = variant_of(document)
+    # pypaimon numbers a name before it reads the value, as the field is met
+    assert (found[0].hex(), found[1].hex()) == (value, metadata)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [("1.5", 8 << 2), ("1e2", 7 << 2), ("-0", 3 << 2), (str(2**63), 10 << 2), ("1" * 39, 7 << 2), ("0." + "1" * 39, 7 << 2)],
+)
+def test_types_of_numbers(text: str, first: int) -> None:
+    assert variant_of_text(text)[0][0] == first
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "[1,]", '{"a":1,"a":2}', "[" * 100_000, "1e999", '"\\ud800"', "'a'", "nul"])
+def test_what_is_no_json(text: str) -> None:
+    with pytest.raises(ValueError, match=r".") as problem:
+        variant_of_text(text)
+    assert len(str(problem.value)) < 200
+    found, wrong = variants_of_texts(pa.array(["1", text, None, text]))
+    assert sorted(wrong) == [1, 3]
+    assert found.is_valid().to_pylist() == [True, False, False, False]
+
+
+def test_python_that_is_nested_too_deep() -> None:
+    value: Any = 1
+    for _ in range(20_000):
+        value = [value]
+    with pytest.raises(ValueError, match="nested too deep"):
+        variant_of(value)
+
+
+def test_equal_texts_share_nothing_but_their_bytes() -> None:
+    found, _ = variants_of_texts(pa.array(['{"a": 1}', '{"a":1}', '{"a": 1}']))
+    assert len({json.dumps({k: v.hex() for k, v in row.items()}) for row in found.to_pylist()}) == 1
