@@ -178,6 +178,7 @@ CUTS_NOTHING = {
         "ingest/faults": "MAX_SHOWN_FAULTS SHOWN_LENGTH",
         "inspect/bucket_report": "MAX_MARKS",
         "inspect/charts": "LABELS LONGEST_LABEL LONGEST_TEXT _MAX_COLUMNS MAX_POINTS NOTES WIDTH _BOTTOM axis height row",
+        "history/unfinished_rescale": "LOOK_BACK_SNAPSHOTS",
         "inspect/bucket_plan": "LOOK_BACK_COMPACTIONS",
         "inspect/compaction_report": "LOOK_BACK",
         "inspect/findings/bucket_rules": "HUGE_BUCKET MANY_BUCKETS",

@@ -21,6 +21,9 @@ from paimon_cli.options.table_options import MAX_BUCKETS
 RESCALE_PROPERTY = "paimon-cli.rescale"
 """Snapshot property: the option `bucket` before and after a rescale, as a JSON list of two numbers."""
 
+LOOK_BACK_SNAPSHOTS = 200
+"""How many snapshots are searched for that of a rescale. Until it is finished, writers are refused, so few can follow."""
+
 
 def rescale_record(before: int, after: int) -> tuple[str, str]:
     """The property of a snapshot that is to change the option `bucket`; it stays as it is if both numbers are the same."""
@@ -41,7 +44,8 @@ class UnfinishedRescale:
 
 
 def unfinished_rescale(context: TableContext, counts: BucketCounts) -> UnfinishedRescale | None:
-    """What is left of the latest rescale of the whole table; None if it has ended, or if its snapshot has expired.
+    """What is left of the latest rescale of the whole table; None if it has ended, or if its snapshot has expired, or is
+    none of the latest.
 
     `counts`: the bucket counts in the files of each partition (`FileTable.bucket_counts`). Schemas and snapshots are read only if
     some of them differ from the option.
@@ -72,7 +76,7 @@ def _others(counts: BucketCounts, buckets: int) -> frozenset[bytes]:
 
 def _latest_record(context: TableContext) -> tuple[Snapshot, int, int] | None:
     """The latest snapshot of a rescale, and the option before and after it. What does not have the form of a record is none."""
-    for snapshot in context.snapshots.newest_first():
+    for snapshot in context.snapshots.newest_first(LOOK_BACK_SNAPSHOTS):
         text = (snapshot.properties or {}).get(RESCALE_PROPERTY)
         if text is None:
             continue

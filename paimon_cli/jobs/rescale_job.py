@@ -7,7 +7,8 @@ which rows keep their runs. Otherwise all rows take the write path, and an OVERW
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
@@ -48,6 +49,8 @@ from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split
 from paimon_cli.requests.maintenance import RescaleOptions
 from paimon_cli.write.write_plan import CompactionWhileWriting, TargetBuckets, WritePlan
+
+_STOP_WRITERS = "stop the writers of these partitions, or run the command again"
 
 
 @dataclass(frozen=True)
@@ -278,7 +281,8 @@ def _regroup_partitions(
 
     def attempt() -> RescaleSummary:
         latest, identity = context.snapshots.latest_to_plan(), plan.identity(context)
-        check_of_partitions(context, identity, counts.__contains__, snapshot.id, keeps_postponed=True)(latest)
+        with _hinted():
+            check_of_partitions(context, identity, counts.__contains__, snapshot.id, keeps_postponed=True)(latest)
         if latest is None:
             raise ValueError("the check refuses a history that has begun again")
         new_files = NewFiles(context, new_stamp(context))
@@ -289,8 +293,7 @@ def _regroup_partitions(
         snapshots = new_files.commit(messages, publish).snapshots
         return _regrouped_summary(plan.buckets, len(counts), messages, snapshots)
 
-    hint = "stop the writers of these partitions, or run the command again"
-    return again_on_conflict(context, attempt, hint, conflicts=(FilesConflict, SnapshotExpired))[0]
+    return again_on_conflict(context, attempt, _STOP_WRITERS, conflicts=(FilesConflict, SnapshotExpired))[0]
 
 
 def _compaction(context: TableContext, read_snapshot_id: int, stamp: str) -> CompactionWhileWriting | None:
@@ -349,8 +352,15 @@ def _commit(
         read_snapshot_id=snapshot.id,
         keeps_postponed=True,
     )
-    try:
+    with _hinted():
         return new_files.commit(messages, publish).snapshots
+
+
+@contextmanager
+def _hinted() -> Iterator[None]:
+    """Say what to do after a conflict with a writer."""
+    try:
+        yield
     except Conflict as conflict:
-        conflict.set_hint("stop the writers of these partitions, or run the command again")
+        conflict.set_hint(_STOP_WRITERS)
         raise

@@ -86,8 +86,9 @@ def test_what_others_commit_meanwhile_is_not_lost(context: TableContext) -> None
     plan = plan_rescale(table, RescaleOptions(4))
     write(context, [{"p": "a", "k": 1, "n": 12345}])
     files = sorted(path for path in Path(context.url).rglob("data-*"))
-    with pytest.raises(DataConflict):
+    with pytest.raises(DataConflict) as refused:
         run_rescale(table, plan, LocalEngine(), NoProgress())
+    assert str(refused.value.hint).startswith("stop the writers")
     assert sorted(path for path in Path(context.url).rglob("data-*")) == files
     assert TableContext.open(context.url).options.bucket == 2
     assert {"p": "a", "k": 1, "n": 12345} in rows_of(context)

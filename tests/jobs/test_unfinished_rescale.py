@@ -117,6 +117,22 @@ def raise_killed() -> None:
     raise Killed
 
 
+def test_a_service_that_comes_while_the_command_still_runs(tmp_path: Path) -> None:
+    """It takes the command for a dead one, and changes the option in its place."""
+    context, real = made(tmp_path / "t"), alter_table
+    before = values(context)
+
+    def served_first(*given: Any) -> Any:
+        with patch.object(rescale_job, "alter_table", real):
+            assert served(context).rescaled_to == 4
+        return real(*given)
+
+    with patch.object(rescale_job, "alter_table", served_first):
+        rescaled(context, online=True)
+    assert (option(context), counts(context)) == (4, {4}) and values(context) == before
+    assert len(list(Path(context.url, "schema").glob("schema-*"))) == 2
+
+
 def test_a_count_that_was_chosen_for_a_partition_stays(tmp_path: Path) -> None:
     context = made(tmp_path / "t")
     rescaled(context)
