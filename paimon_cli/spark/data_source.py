@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.read.time_travel import POSITION_OPTIONS
-from paimon_cli.spark.reading import check_types, planned, read_partition, split_partitions
 from paimon_cli.spark.source_options import TRAVEL_OPTIONS, SourceOptions
+from paimon_cli.spark.worker_rows import check_types, planned, read_partition, split_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, DataSourceStreamReader

@@ -4,15 +4,14 @@
 2. divide: `native_files` decides which files Spark reads.
 3. native: one Parquet scan for each group of similar files. The rows to leave out are bitmaps, one per file, in the query
    itself or broadcast; Spark tests them with the position of each row.
-4. others: merged by this package, in tasks that return Arrow batches.
+4. others: `worker_rows` reads and merges them in Python workers.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -24,27 +23,23 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.api.runtime import check_session
 from paimon_cli.api.scan import Scan, open_scan
 from paimon_cli.api.table import Table
-from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name
-from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.jobs.row_scan import RowScan
-from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
-from paimon_cli.jobs.spark.tasks import called_by_spark
+from paimon_cli.jobs.spark.submit import check_running, classic_context
 from paimon_cli.jobs.table_change import Summary
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
-from paimon_cli.read.scan_plan import Split
 from paimon_cli.requests.reading import ScanCall, SparkCall
 from paimon_cli.spark.native_files import Division, NativeFile, all_to_python, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
 from paimon_cli.spark.table_call import TableCall
+from paimon_cli.spark.worker_rows import merged_frame, task_parts
 from paimon_cli.storage.whole_file import ScratchStorage
 
 if TYPE_CHECKING:
@@ -154,7 +149,7 @@ def explain(spark: SparkSession, name: Readable, call: FrameCall) -> SparkPlan:
         python_files=len(rest),
         python_rows=sum(file.row_count for file in rest),
         python_size=sum(file.file_size for file in rest),
-        python_tasks=len(_parts(scan, division.splits)) if division.splits else 0,
+        python_tasks=len(task_parts(scan, division.splits)) if division.splits else 0,
         reasons=dict(division.reasons),
     )
 
@@ -182,7 +177,7 @@ def frame_of(spark: SparkSession, scan: RowScan, *, native: bool | None = None) 
     division = _division(spark, scan, native)
     parts = [_native_frame(spark, scan, division.files)] if division.files else []
     if division.splits or not parts:
-        parts.append(_merged_frame(spark, scan, division.splits))
+        parts.append(merged_frame(spark, scan, division.splits))
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -312,72 +307,3 @@ def _is_shown(words: str, position: str) -> str:
 def _literal(words: np.ndarray) -> str:
     """SQL for an `array<bigint>`, which Spark evaluates once, during planning."""
     return f"cast(split('{','.join(map(str, words.tolist()))}', ',') AS array<bigint>)"
-
-
-def _merged_frame(spark: SparkSession, scan: RowScan, splits: Sequence[Split]) -> DataFrame:
-    """The splits read by Python workers, one task for each."""
-    schema = nullable_schema(scan.fields)
-    if not splits:
-        return spark.createDataFrame([], schema)
-    send_package(spark)
-    tasks = [pickle.dumps(part) for part in _parts(scan, splits)]
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reading(tasks, to_arrow_schema(schema, timezone="UTC")), schema)
-
-
-def _parts(scan: RowScan, splits: Sequence[Split]) -> list[RowScan]:
-    """The part of the scan that each task of Python workers reads."""
-    return list(replace(scan, plan=replace(scan.plan, splits=tuple(splits))).parts())
-
-
-def _reading(tasks: Sequence[bytes], schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function of all tasks: a task receives all parts of the scan, and unpickles only its own."""
-
-    def read_tasks(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
-            yield from _spark_rows(pickle.loads(tasks[number]), schema)
-
-    return read_tasks
-
-
-def _spark_rows(part: RowScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of one part of a scan, in a task, in the Arrow types that Spark accepts."""
-    with called_by_spark():
-        for rows in part.rows():
-            columns = [retyped(rows.column(column.name), column.type, pa.Array.cast) for column in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def split_partitions(scan: RowScan) -> list[InputPartition]:
-    """For a data source: one partition for each split of the scan, or one without rows if there are no splits."""
-    return [InputPartition(part) for part in scan.parts()] or [InputPartition(None)]
-
-
-def planned(plan: Callable[[], Sequence[InputPartition]]) -> Sequence[InputPartition]:
-    """The partitions; after an error of the plan a single one, whose task raises the error.
-
-    The process in which Spark plans belongs to no job, and so cannot sign an error for the driver; a task can.
-    """
-    try:
-        return plan()
-    except PaimonError as error:
-        return [InputPartition(error)]
-
-
-def read_partition(partition: InputPartition, schema: T.StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition of `split_partitions`, in the Arrow schema that Spark derives from `schema`."""
-    if isinstance(partition.value, PaimonError):
-        with called_by_spark():
-            raise partition.value
-    return iter(()) if partition.value is None else _spark_rows(partition.value, to_arrow_schema(schema, timezone="UTC"))
-
-
-def check_types(schema: T.StructType, scan: RowScan) -> None:
-    """Raise `UsageError` if the type of a column in the user's schema is not that of the table."""
-    for requested, stored in zip(schema, nullable_schema(scan.fields), strict=True):
-        if requested.dataType != stored.dataType:
-            name, type_name = requested.name, requested.dataType.simpleString()
-            raise UsageError(
-                f"column {name} is read as {type_name}",
-                f"in the table it is {stored.dataType.simpleString()}",
-                f'give it that type, or cast it afterwards: .selectExpr("CAST({name} AS {type_name})")',
-            )

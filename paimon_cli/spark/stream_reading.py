@@ -26,8 +26,8 @@ from paimon_cli.jobs.row_scan import ROW_KIND, RowScan
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.read.increments import changelog_level
 from paimon_cli.read.time_travel import POSITION_OPTIONS
-from paimon_cli.spark.reading import check_types, planned, read_partition, split_partitions
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
+from paimon_cli.spark.worker_rows import check_types, planned, read_partition, split_partitions
 
 FULL, LATEST = "full", "latest"
 SNAPSHOT, COMMITTED = "snapshot", "committed"

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from paimon_cli import Table
 from paimon_cli.spark import read
-from paimon_cli.spark.reading import read_partition, split_partitions
+from paimon_cli.spark.worker_rows import read_partition, split_partitions
 from scripts.bench.measure import MIN_ROUNDS, Comparison, report
 from scripts.bench.passes_on import PassesOn
 from scripts.bench.process_tree import tree_cpu_seconds
