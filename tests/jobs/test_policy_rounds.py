@@ -6,6 +6,7 @@ import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.maintenance import RunLimits, plan_maintenance
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import look
+from paimon_cli.jobs.service.service_turn import Turn, look
 from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.lsm.rent_or_buy import UNKNOWN_READS
 from paimon_cli.maintain.policy import Policy, TablePolicy
@@ -316,12 +317,17 @@ def test_the_next_round_is_explained(tmp_path: Path) -> None:
 
 def test_plans_that_were_not_kept_are_made_again_with_the_same_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, other = orders(tmp_path / "a", buckets=2), orders(tmp_path / "b")
-    served = [ServedTable(name, lambda found=found: found.supported) for name, found in (("shop.a", table), ("shop.b", other))]
+    served = [ServedTable("shop.a", lambda: table.supported), ServedTable("shop.b", lambda: other.supported)]
     whole = [*decisions_of(served, SystemClock(), 60)]
     assert [decision.buckets for decision in whole] == [2, 1]
     looks: list[str] = []
+
+    def counted(name: str, *rest: Any) -> Turn:
+        looks.append(name)
+        return look(name, *rest)
+
     monkeypatch.setattr(next_round, "PIECES", replace(PIECES, max_planned_files=2))
-    monkeypatch.setattr(next_round, "look", lambda name, *rest: looks.append(name) or look(name, *rest))
+    monkeypatch.setattr(next_round, "look", counted)
     assert [*decisions_of(served, SystemClock(), 60)] == whole
     assert looks == ["shop.a", "shop.b", "shop.b"]
 
