@@ -48,7 +48,7 @@ def index_hashes(column: pa.Array, t: DataType) -> Hashes:
     if t.root == "DOUBLE":
         return _mixed(_canonical(present.to_numpy()).view(np.int64))
     if isinstance(t, TimestampType):
-        return _mixed(_units(present))
+        return _mixed(timestamp_units(present))
     raise NotSupported(f"a bloom filter on a column of type {type_to_sql(t)}", "Paimon has no hash for such values")
 
 
@@ -57,7 +57,7 @@ def _canonical(values: npt.NDArray[np.floating[npt.NBitBase]]) -> npt.NDArray[np
     return np.where(np.isnan(values), np.array(np.nan, values.dtype), values)
 
 
-def _units(column: pa.Array) -> npt.NDArray[np.int64]:
+def timestamp_units(column: pa.Array) -> npt.NDArray[np.int64]:
     """Timestamps as integers: milliseconds or microseconds as they are, nanoseconds as microseconds."""
     numbers = column.cast(pa.int64()).to_numpy()
     return numbers // 1000 if column.type.unit == "ns" else numbers

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.bucket.bitmap_index import BitmapKind
 from paimon_cli.bucket.bloom_index import BloomKind
 from paimon_cli.bucket.file_index import FileIndex, IndexKind
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -24,7 +25,7 @@ from paimon_cli.metadata.index_files import decode_file_index, encode_file_index
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-INDEX_KINDS: tuple[IndexKind, ...] = (BloomKind(),)
+INDEX_KINDS: tuple[IndexKind, ...] = (BloomKind(), BitmapKind())
 """All kinds that this version writes and reads. Others, in files of other writers, are ignored."""
 SUFFIX = ".index"
 

@@ -129,12 +129,13 @@ def _vector_entry(positions: Any) -> tuple[bytes, int]:
     if is_wide:
         body = struct.pack("<i", MAGIC_64) + _wide_bitmap(positions)
     else:
-        body = struct.pack(">i", MAGIC_32) + _bitmap(positions)
+        body = struct.pack(">i", MAGIC_32) + roaring_bytes(positions)
     entry = struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
     return entry, len(entry) if is_wide else len(body)
 
 
-def _bitmap(positions: BitMap) -> bytes:
+def roaring_bytes(positions: BitMap) -> bytes:
+    """A 32-bit bitmap in the portable form, with runs where they are shorter, as Java's RoaringBitmap32 writes it."""
     shortest = positions.copy()
     shortest.run_optimize()
     return bytes(shortest.serialize())
@@ -148,7 +149,7 @@ def _wide_bitmap(positions: BitMap64) -> bytes:
     halves = (values & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     encoded = struct.pack("<q", uppers)
     for upper in range(uppers):
-        encoded += struct.pack("<i", upper) + _bitmap(BitMap(halves[bounds[upper] : bounds[upper + 1]]))
+        encoded += struct.pack("<i", upper) + roaring_bytes(BitMap(halves[bounds[upper] : bounds[upper + 1]]))
     return encoded
 
 

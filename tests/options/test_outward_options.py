@@ -111,6 +111,7 @@ INWARD = [
     "fields.default-aggregate-function",
     "file-index.<kind>.columns",
     "file-index.<kind>.<setting>",
+    "file-index.bitmap.columns",
     "file-index.bloom-filter.columns",
     "file.compression",
     "file.compression.per.level",

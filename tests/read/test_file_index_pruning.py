@@ -189,7 +189,7 @@ def test_a_column_without_a_body_is_never_ruled_out(tmp_path: Path) -> None:
     context = table(tmp_path / "t", SMALL)
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     (column,) = [field for field in context.schema.fields if field.name == "v"]
-    without: list[Bodies] = [{}, {"v": {}}, {"v": {"bloom-filter": None}}, {"v": {"bitmap": b"x"}}]
+    without: list[Bodies] = [{}, {"v": {}}, {"v": {"bloom-filter": None}}, {"v": {"bsi": b"x"}}]
     for columns in without:
         file = replace(bucket.files[0], embedded_file_index=encode_file_index(columns))
         assert FileIndexes.has_any(file) and FileIndexes(context, *bucket.bucket_id, file).may_hold(column, ["nowhere"])

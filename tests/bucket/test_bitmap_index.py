@@ -1,0 +1,101 @@
+"""The bitmap index: Java's own bytes, both versions, and bytes that are damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli.bucket.bitmap_index import BitmapForm, BitmapIndex, BitmapKind
+from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.datatypes.canonical_form import from_canonical
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.options.table_options import TableOptions
+from tests.vectors import load
+
+CASES = [case for case in load("file_index") if "bitmap_type" in case["in"] and "bytes" in case["out"]]
+
+
+def column(values: list[Any], sql: str) -> pa.Array:
+    t = parse_type(sql)
+    return values_to_arrow([None if value is None else from_canonical(value, t) for value in values], t)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{n}-{case['in']['bitmap_type']}" for n, case in enumerate(CASES)])
+def test_java_s_own_bytes(case: dict[str, Any]) -> None:
+    """Paimon's BitmapFileIndex wrote them, in the order of a hash table, and answered the probes."""
+    given, sql = case["in"], case["in"]["bitmap_type"]
+    theirs = BitmapIndex.from_bytes(bytes.fromhex(case["out"]["bytes"]), parse_type(sql))
+    mine = BitmapIndex(parse_type(sql), BitmapForm(1))
+    mine.add(column(given["rows"], sql))
+    assert theirs.to_bytes() == mine.to_bytes(), "the same values at the same positions"
+    assert len(mine.to_bytes()) == len(bytes.fromhex(case["out"]["bytes"]))
+    found = mine.may_hold(column(given["probes"], sql))
+    answers = zip(given["probes"], case["out"]["equal"], strict=True)
+    assert found.tolist() == [bool(rows) for probe, rows in answers if probe is not None]
+
+
+def index_of(values: list[Any], sql: str, form: BitmapForm) -> BitmapIndex:
+    index = BitmapIndex(parse_type(sql), form)
+    index.add(column(values, sql))
+    return index
+
+
+def test_the_second_version_byte_by_byte() -> None:
+    """Two blocks of one value each, a null, and values in one row and in two (Java BitmapFileIndexMetaV2)."""
+    content = index_of([7, 8, None, 7], "INT", BitmapForm(2, 17)).to_bytes()
+    sevens = bytes.fromhex("3a300000010000000000010010000000" + "00000300")
+    head = bytes.fromhex("02" + "00000004" + "00000002" + "01" + "fffffffd")
+    nulls = len(bytes.fromhex("3a3000000100000000000000100000000200"))
+    blocks = bytes.fromhex("00000002" + "00000007" + "00000000" + "00000008" + "00000010" + "00000020")
+    first = bytes.fromhex("00000001" + "00000007" + "00000000") + len(sevens).to_bytes(4, "big")
+    second = bytes.fromhex("00000001" + "00000008" + "fffffffe" + "ffffffff")
+    assert content == head + nulls.to_bytes(4, "big") + blocks + first + second + sevens
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("sql", ["INT", "BIGINT", "SMALLINT", "TINYINT"])
+def test_numbers_are_sorted_by_value(version: int, sql: str) -> None:
+    values = [3, -5, 0, 100, -100, 3]
+    index = index_of(values, sql, BitmapForm(version, 20))
+    again = BitmapIndex.from_bytes(index.to_bytes(), parse_type(sql))
+    assert again.may_hold(column([-100, -5, 0, 3, 100, 1], sql)).tolist() == [True] * 5 + [False]
+    parts = index_of(values[:2], sql, BitmapForm(version, 20))
+    parts.merge(index_of(values[2:], sql, BitmapForm(version, 20)))
+    assert parts.to_bytes() == index.to_bytes()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_damage_is_refused(version: int) -> None:
+    content = index_of(["a", "b", None, "a", None], "STRING", BitmapForm(version)).to_bytes()
+    t = parse_type("STRING")
+    for cut in range(len(content)):
+        with pytest.raises(ValueError):
+            BitmapIndex.from_bytes(content[:cut], t).to_bytes()
+    with pytest.raises(ValueError, match="version 3"):
+        BitmapIndex.from_bytes(b"\x03" + content[1:], t)
+    with pytest.raises(ValueError, match="behind the last row"):
+        BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t).to_bytes()
+    with pytest.raises(ValueError):
+        BitmapIndex.from_bytes(content[:5] + b"\x7f\xff\xff\xff" + content[9:], t)
+
+
+def test_options_and_types() -> None:
+    kind, field = BitmapKind(), DataField(0, "c", parse_type("INT"))
+    first = kind.empty(field, TableOptions({"file-index.bitmap.c.version": "1"}))
+    assert first.to_bytes()[:1] == b"\x01" and kind.empty(field, TableOptions({})).to_bytes()[:1] == b"\x02"
+    with pytest.raises(UsageError, match="version"):
+        kind.empty(field, TableOptions({"file-index.bitmap.c.version": "3"}))
+    for sql in ("BYTES", "DECIMAL(10, 2)", "ARRAY<INT>"):
+        with pytest.raises(NotSupported):
+            kind.check(DataField(0, "c", parse_type(sql) if "<" not in sql else values_type()))
+    assert not kind.is_consulted(parse_type("DOUBLE")) and kind.is_consulted(parse_type("TIMESTAMP(9)"))
+
+
+def values_type() -> Any:
+    from paimon_cli.datatypes.data_type import ArrayType
+
+    return ArrayType(parse_type("INT"))
