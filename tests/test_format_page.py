@@ -20,6 +20,7 @@ from paimon_cli.datatypes.binary_row import encode_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import field_to_json, parse_type
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
+from paimon_cli.ingest.changes.read_lag import LAG_PROPERTY
 from paimon_cli.ingest.changes.read_marks import MARKS_PROPERTY, TABLES_PROPERTY
 from paimon_cli.lsm.aggregators.catalog import BUILDERS
 from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, SEQUENCE_NUMBER_ID, VALUE_KIND_ID
@@ -175,7 +176,15 @@ def test_the_schema_sample_is_written_like_this() -> None:
 
 
 def test_properties_of_our_snapshots() -> None:
-    ours = [ATTEMPTS_PROPERTY, DURATION_PROPERTY, WORK_PROPERTY, MARKS_PROPERTY, TABLES_PROPERTY, EXPIRED_CHANGELOG_PROPERTY]
+    ours = [
+        ATTEMPTS_PROPERTY,
+        DURATION_PROPERTY,
+        WORK_PROPERTY,
+        MARKS_PROPERTY,
+        LAG_PROPERTY,
+        TABLES_PROPERTY,
+        EXPIRED_CHANGELOG_PROPERTY,
+    ]
     properties, users = tables("3.2")
     assert names(properties) == [*ours, PROPERTY, WRITERS_PROPERTY, LISTS_PROPERTY]
     remembered = CommitUsers()

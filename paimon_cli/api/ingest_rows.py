@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.api.ingest_schema import EventColumns, FollowingTable, refused_kinds, sequence_column
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
+from paimon_cli.ingest.changes.derived_columns import event_millis
 from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents
 from paimon_cli.ingest.changes.event_lines import BadEvent, Positions
 from paimon_cli.ingest.changes.event_values import as_column
@@ -32,11 +34,12 @@ KIND_COLUMN = "_ROW_KIND"
 @dataclass(kw_only=True)
 class EventTable(FollowingTable):
     """A table that makes its rows of events. `sources`: the tables whose rows it has. `incomplete`: updates without the row
-    before.
+    before. `newest_millis`: when the newest of its changes was made.
     """
 
     sources: set[SourceTable] = field(default_factory=set)
     incomplete: int = 0
+    newest_millis: int | None = None
     key_images: KeyImages = field(default_factory=KeyImages)
 
     def rows(self, events: TableEvents, bad: list[BadEvent]) -> tuple[pa.Table, Positions]:
@@ -69,7 +72,13 @@ class EventTable(FollowingTable):
         self.incomplete += rows.incomplete
         if self.sequence is not None:
             rows = self._sequenced(rows, events, self.sequence, bad)
+        self._note_time(events)
         return self._typed(rows, events, schema, bad)
+
+    def _note_time(self, events: TableEvents) -> None:
+        newest = None if (millis := event_millis(events)) is None else pc.max(millis).as_py()
+        if newest is not None:
+            self.newest_millis = max(newest, self.newest_millis or newest)
 
     def _sequenced(self, rows: ChangeRows, events: TableEvents, path: str, bad: list[BadEvent]) -> ChangeRows:
         """The rows with the number that orders them. Events without it are added to `bad`, and left out.

@@ -49,6 +49,7 @@ INCOMPLETE = "came without the row before; if one of them changed a key, the row
 class IngestRun:
     """One call: the tables that it has met. `targets`: by name; `by_source`: None for tables that are left out. `letters`: where
     bad events are set apart. `gone`: of sources whose first events are gone, the position of the first one that is left.
+    `behind`: of topics, how many events are yet to be read.
     """
 
     site: IngestSite
@@ -58,6 +59,7 @@ class IngestRun:
     targets: dict[str, IngestTarget] = field(default_factory=dict)
     by_source: dict[SourceTable, IngestTarget | None] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, int] = field(default_factory=dict)
     _key: str = ""
     _block: tuple[EventLines, int] | None = None
 
@@ -214,6 +216,7 @@ class IngestRun:
             stops_on_bad=self.stops,
             sequence=self.call.sequence,
             derived=self.derived,
+            behind=self.behind,
         )
         if failure is None:
             try:

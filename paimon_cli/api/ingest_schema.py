@@ -57,7 +57,8 @@ class FollowingTable:
     its schema, `planned`.
 
     `keys`: the primary key of a new table, if the options name it. `sequence`: the number of events that orders rows. `derived`:
-    columns that events lack. `table`: None while it does not exist. `added`, `widened`: columns with their types.
+    columns that events lack. `table`: None while it does not exist. `added`, `widened`: columns with their types, and
+    `followed_millis`: when that was last done.
     """
 
     name: str
@@ -71,6 +72,7 @@ class FollowingTable:
     table: Writing | None = None
     planned: TableSchema | None = None
     created: bool = False
+    followed_millis: int | None = None
     added: list[str] = field(default_factory=list)
     widened: list[str] = field(default_factory=list)
 
@@ -145,6 +147,7 @@ class FollowingTable:
             return
         alter_table(self.table.context, changes)
         self.table.refresh()
+        self.followed_millis = self.table.context.clock.now_millis()
 
     def _create(self, found: Mapping[str, DataType], events: EventColumns) -> None:
         keys = self.keys or events.keys

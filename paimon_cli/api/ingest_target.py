@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, Refused
 from paimon_cli.ingest.changes.event_decoder import TableEvents
 from paimon_cli.ingest.changes.event_lines import BadEvent
+from paimon_cli.ingest.changes.read_lag import LAG_PROPERTY, ReadLag
 from paimon_cli.ingest.changes.read_marks import (
     MARKS_PROPERTY,
     TABLES_PROPERTY,
@@ -41,12 +43,22 @@ MAX_COMMITS = 5
 """How often a commit is tried that conflicts with those of others."""
 
 
+NO_ROWS: Mapping[int, int] = MappingProxyType({})
+
+
+def counts_of(rows: pa.Table) -> Counter[int]:
+    """How many rows there are of each kind."""
+    found = rows[KIND_COLUMN].cast(pa.string()).value_counts().to_pylist()
+    return Counter({KIND_TEXTS.index(one["values"]): one["counts"] for one in found})
+
+
 @dataclass(kw_only=True)
 class IngestTarget(EventTable):
     """One table of an ingest, and the rows that it is yet to commit.
 
     `held`: rows that are not yet committed, of `held_bytes`. `pending`: marks of the sources of these rows; `marks`: of those
-    that are committed; `next_id`: the identifier of the next commit. `failure`: why it has stopped. `stops_on_bad`: a bad event
+    that are committed; `next_id`: the identifier of the next commit. `behind`: events of each
+    topic that are yet to be read. `failure`: why it has stopped. `stops_on_bad`: a bad event
     stops it.
     """
 
@@ -61,6 +73,7 @@ class IngestTarget(EventTable):
     truncations: int = 0
     bad_events: int = 0
     snapshots: list[int] = field(default_factory=list)
+    behind: Mapping[str, int] = field(default_factory=dict)
     next_id: int = 0
 
     def open(self, table: Writing | None) -> None:
@@ -80,6 +93,9 @@ class IngestTarget(EventTable):
                 "look which events are there, and go on with another --commit-user and sources that begin after them",
             )
         self.marks, self.sources, self.next_id = marks, self.sources | tables, last.identifier + 1
+        lag = ReadLag.of(properties) or ReadLag()
+        self.newest_millis = self.newest_millis or lag.time
+        self.followed_millis = self.followed_millis or lag.schema
 
     def reopen(self) -> None:
         """Drop what is not committed, and find out how far the table has come, perhaps by another process."""
@@ -142,8 +158,12 @@ class IngestTarget(EventTable):
             self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
             self.marks, self.next_id = after, self.next_id + 1
 
-    def _properties(self, marks: Marks) -> tuple[tuple[str, str], ...]:
-        return (MARKS_PROPERTY, marks_text(marks, self.user)), (TABLES_PROPERTY, tables_text(self.sources))
+    def _properties(self, marks: Marks, counts: Mapping[int, int] = NO_ROWS) -> tuple[tuple[str, str], ...]:
+        rows = [counts.get(kind, 0) for kind in (RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE)]
+        known = [self.behind[key] for key in marks if key in self.behind]
+        lag = ReadLag(self.newest_millis, sum(known) if known else None, self.followed_millis, *rows)
+        marked = (MARKS_PROPERTY, marks_text(marks, self.user)), (TABLES_PROPERTY, tables_text(self.sources))
+        return *marked, (LAG_PROPERTY, lag.text())
 
     def _mark(self, marks: BlockMarks, position: int | None) -> None:
         """Remember that events are held up to a position within a block."""
@@ -151,8 +171,7 @@ class IngestTarget(EventTable):
             self.pending[marks.key] = mark
 
     def _count(self, rows: pa.Table) -> None:
-        for counted in rows[KIND_COLUMN].cast(pa.string()).value_counts().to_pylist():
-            self.counts[KIND_TEXTS.index(counted["values"])] += counted["counts"]
+        self.counts += counts_of(rows)
 
     def note_read(self, marks: BlockMarks) -> None:
         """Remember that the events of a block are held, unless the table stopped within it."""
@@ -188,12 +207,13 @@ class IngestTarget(EventTable):
 
     def _write(self, rows: Sequence[pa.Table], marks: Marks) -> WriteSummary:
         assert self.table is not None
-        request = self.request(ArrowRows(self.united(rows), f"the events of {self.name}"), marks)
+        counts = sum(map(counts_of, rows), Counter[int]())
+        request = self.request(ArrowRows(self.united(rows), f"the events of {self.name}"), marks, counts)
         self.table.check_commit()
         return self.table._write(request, None)
 
-    def request(self, source: RowSource, marks: Marks) -> WriteRequest:
-        """The write of rows of events, with the marks of their sources."""
+    def request(self, source: RowSource, marks: Marks, counts: Mapping[int, int]) -> WriteRequest:
+        """The write of rows of events, with the marks of their sources. `counts`: of the rows, by kind."""
         from paimon_cli.jobs.write_request import WriteRequest
 
         return WriteRequest(
@@ -201,7 +221,7 @@ class IngestTarget(EventTable):
             op_column=KIND_COLUMN,
             commit_user=self.user,
             commit_id=self.next_id,
-            properties=self._properties(marks),
+            properties=self._properties(marks, counts),
         )
 
     def _met_others(self, pending: Marks) -> bool:

@@ -71,6 +71,7 @@ class TopicReading(EventReading):
             return
         key = self.topics.key(partition)
         self.run.gone[key] = self.topics.places[partition].gone
+        self.run.behind[key] = self.topics.behind(partition, lines.end)
         self._ends[key] = self.run.apply(key, lines, int(lines.positions[0]), self._ends.get(key))
 
     def committed(self) -> None:

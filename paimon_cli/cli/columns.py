@@ -45,7 +45,8 @@ TO_DO = Kind(lambda findings: [{**_RECORD.json(row), "finding": row.message} for
 """Findings as `describe` shows them: `finding` is an older name of their message."""
 
 NAMES_OF_KIND = {
-    COUNT: "changelogs_expired consumers_expired files_expired left_buckets orphans partitions_expired snapshots_expired "
+    COUNT: "events_behind "
+    "changelogs_expired consumers_expired files_expired left_buckets orphans partitions_expired snapshots_expired "
     "avg_length distinct_count max_length null_count "
     "tags_expired files_deleted read_files_after read_files_before read_requests round_requests runs_removed "
     "added anomalies attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
@@ -81,7 +82,7 @@ NAMES_OF_KIND = {
     LONG: "commit_identifier max_seq min_seq sequence",
     TIME: "done dropped last_full modified opens time",
     WALL_CLOCK: "created updated",
-    SECONDS: "age_seconds expires_in_seconds uncompacted_seconds",
+    SECONDS: "age_seconds expires_in_seconds uncompacted_seconds lag_seconds",
     KEY: "max_key min_key",
     JSON: "options properties reasons seen values",
     SNAPSHOT_IDS: "snapshots",
@@ -195,6 +196,7 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
 TITLES: dict[str, str | None] = {
     "age_seconds": "Age",
     "uncompacted_seconds": "Uncompacted for",
+    "lag_seconds": "Behind by",
     "anomaly": "Anomaly without check",
     "base_manifest_list": "Base list",
     "befalls": "Fault",
@@ -372,7 +374,7 @@ HIDDEN_FIELDS = {
     "CompactionRow": "commit_user manifests_after manifests_before rows_after rows_before upgraded partitions bytes_after "
     "bytes_before files_after files_before levels",
     "BucketRow": "waiting_records visible_rows max_seq delete_rows updated max_level total_buckets",
-    "HealthRow": "read_bytes read_requests buckets size snapshots uncompacted_seconds files",
+    "HealthRow": "events_behind read_bytes read_requests buckets size snapshots uncompacted_seconds files",
     "MaintainedTable": "error_code seconds consumers_expired tags_expired changelogs_expired partitions_expired left_bytes "
     "orphan_bytes files_expired bytes_written files_after files_before",
     "IndexedBucketRow": "waiting_records visible_rows index_size max_seq delete_rows updated max_level total_buckets skew",

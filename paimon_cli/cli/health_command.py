@@ -97,6 +97,8 @@ def _show(call: Call, asked: Given, rows: Sequence[HealthRow], steps: Sequence[F
     columns, tables = columns_of(HealthRow), asked.get("tables", ())
     if call.is_for_people:
         columns = [column for column in columns if column.name not in ("findings", "read_bytes", "read_requests")]
+        if all(row.lag_seconds is None and row.events_behind is None for row in rows):
+            columns = [column for column in columns if column.name not in ("lag_seconds", "events_behind")]
     footer = f"{counted(len(rows), 'table')}, {sum(bool(row.problems) for row in rows)} with findings"
     summary = {} if steps is None else {"fixes": records(steps)}
     name = tables[0] if len(tables) == 1 else None

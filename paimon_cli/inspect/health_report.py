@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from paimon_cli.errors import PaimonError, TookTooLong
+from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
@@ -43,6 +44,8 @@ class HealthRow(ShownAsTable):
     """The state of a table. A figure is None if it cannot be read. `most_runs`: the most sorted runs of any bucket.
 
     `uncompacted_seconds`: age of the oldest recent commit that no compaction followed; None if there is none.
+    `lag_seconds`: since the newest change was made in the database whose changes `ingest` applies; `events_behind`: those of its
+    topics that it had not read at its last commit. None for other tables.
     `read_bytes`, `read_requests`: what a read of all rows fetches, and the requests that it takes on an object store.
     """
 
@@ -54,6 +57,8 @@ class HealthRow(ShownAsTable):
     most_runs: int | None = None
     snapshots: int | None = None
     uncompacted_seconds: float | None = None
+    lag_seconds: float | None = None
+    events_behind: int | None = None
     read_bytes: int | None = None
     read_requests: int | None = None
     findings: tuple[Finding, ...] = ()
@@ -94,6 +99,8 @@ def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, wit
         most_runs=_known(lambda: max(table.runs, default=0)) if has_keys else None,
         snapshots=_known(lambda: len(table.ids)),
         uncompacted_seconds=_known(lambda: _uncompacted_seconds(table)),
+        lag_seconds=_known(lambda: _lag_seconds(table)),
+        events_behind=_known(lambda: None if (lag := _lag(table)) is None else lag.behind),
         read_bytes=None if read is None else read.bytes_read,
         read_requests=None if read is None else read.reads,
         findings=findings,
@@ -148,3 +155,13 @@ def _uncompacted_seconds(table: ExaminedTable) -> float | None:
             break
         since = snapshot.time_millis
     return None if since is None else max(0.0, (table.context.clock.now_millis() - since) / 1000)
+
+
+def _lag(table: ExaminedTable) -> ReadLag | None:
+    """What the newest recent commit of `ingest` says."""
+    return next((lag for snapshot in table.recent if (lag := ReadLag.of(snapshot.properties)) is not None), None)
+
+
+def _lag_seconds(table: ExaminedTable) -> float | None:
+    lag = _lag(table)
+    return None if lag is None or lag.time is None else max(0.0, (table.context.clock.now_millis() - lag.time) / 1000)

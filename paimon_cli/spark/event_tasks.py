@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable
 from paimon_cli.api.ingest_schema import EventColumns
+from paimon_cli.api.ingest_target import counts_of
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import EventDecoder, SourceTable, Wanted
@@ -52,9 +53,10 @@ class FoundEvents:
 class ConvertedRows:
     """What became of some events. `bad`: those without rows; `failure`: why the table cannot take them at all."""
 
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[int] = field(default_factory=Counter)
     bad: tuple[BadEvent, ...] = ()
     incomplete: int = 0
+    newest_millis: int | None = None
     failure: PaimonError | None = None
 
 
@@ -178,10 +180,9 @@ def _converted(table: EventTable, target: str, text: bytes) -> pa.RecordBatch:
         rows, _ = table.rows(events, bad)
     except PaimonError as failure:
         return _one(_ROWS, target, 0, pickle.dumps(ConvertedRows(failure=failure)), b"")
-    kinds = rows[KIND_COLUMN].cast(pa.string())
-    rows = rows.set_column(rows.column_names.index(KIND_COLUMN), KIND_COLUMN, kinds)
-    counts = Counter({one["values"]: one["counts"] for one in kinds.value_counts().to_pylist()})
-    found = pickle.dumps(ConvertedRows(counts, tuple(bad), table.incomplete - before))
+    counts = counts_of(rows)
+    rows = rows.set_column(rows.column_names.index(KIND_COLUMN), KIND_COLUMN, rows[KIND_COLUMN].cast(pa.string()))
+    found = pickle.dumps(ConvertedRows(counts, tuple(bad), table.incomplete - before, table.newest_millis))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)

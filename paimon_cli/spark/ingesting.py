@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -56,7 +57,7 @@ from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.write.write_plan import WritePlan
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _TYPES = {"value": "binary", "key": "binary", "topic": "string", "partition": "int", "offset": "long"}
 _OF_KAFKA = ("topic", "partition", "offset")
@@ -154,6 +155,7 @@ class EventBatch:
     number: int
     run: IngestRun
     seen: set[SourceTable]
+    counts: dict[str, Counter[int]] = field(default_factory=dict)
 
     def apply(self) -> None:
         send_package(self.frame.sparkSession)
@@ -242,6 +244,8 @@ class EventBatch:
         """Note what became of some events of a table. Raises the error that stops it."""
         target.bad_events += len(found.bad)
         target.incomplete += found.incomplete
+        self.counts.setdefault(target.name, Counter()).update(found.counts)
+        target.newest_millis = max(filter(None, (target.newest_millis, found.newest_millis)), default=None)
         if found.failure is not None:
             raise found.failure
         for event in found.bad:
@@ -281,7 +285,7 @@ class EventBatch:
         runtime = replace(target.table.runtime, engine="auto", given_engine=engine)
         table = Writing(target.table.context, runtime)
         table.check_commit()
-        done = table._write(target.request(FrameRows(), {}), None)
+        done = table._write(target.request(FrameRows(), {}, self.counts[target.name]), None)
         target.snapshots.extend(snapshot.id for snapshot in done.snapshots)
 
 

@@ -21,6 +21,7 @@ from paimon_cli import Catalog
 from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.errors import BadInput, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.ingest.changes.kafka_topics import KafkaTopics
+from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.pieces import PIECES
 from tests.api.test_ingest_run import Killed, as_text, check
 from tests.event_streams import Stream, canal, debezium, maxwell, rows_of, with_schema
@@ -383,3 +384,27 @@ def test_a_followed_transaction_is_committed_with_its_end(kafka: Cluster, tmp_pa
     catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="6 s", max_rounds=4, on_commit=committed)
     assert sent == [1, 4, 5]
     assert kafka.committed("whole", "whole") == [5, 0]
+
+
+def test_the_lag_of_a_table_is_known(kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its newest change is of 2023. What was not read when it committed is behind."""
+    kafka.send("lag", *map(created, range(4)), debezium("a", "u", None, {"id": 3, "more": "x"}))
+    with pytest.warns(UserWarning):
+        ingest(tmp_path, kafka.url("lag"), primary_key="id")
+    catalog = Catalog(str(tmp_path))
+    (row,) = catalog.health()
+    since = time.time() - 1_700_000_000
+    assert row.events_behind == 0 and row.lag_seconds is not None and abs(row.lag_seconds - since) < 600
+    found = ReadLag.of(catalog.table("shop.a").context.snapshots.latest().properties)  # type: ignore[union-attr]
+    assert found is not None and (found.inserts, found.updates, found.deletes) == (4, 1, 0)
+    assert found.schema is None and found.time == 1_700_000_000_000
+    kafka.send("lag", debezium("a", "c", None, {"id": 9, "third": "y"}), b"{oops", created(10))
+    monkeypatch.setattr(PIECES, "polled_messages", 1)
+    with pytest.raises(BadInput):
+        ingest(tmp_path, kafka.url("lag"))
+    (row,) = catalog.health()
+    assert row.events_behind == 1, "the bad event was read, the one after it was not"
+    found = ReadLag.of(catalog.table("shop.a").context.snapshots.latest().properties)  # type: ignore[union-attr]
+    assert found is not None and found.schema is not None
+    catalog.create_table("shop.b", columns=["id INT"])
+    assert [row.lag_seconds for row in catalog.health() if row.table.endswith("b")] == [None]

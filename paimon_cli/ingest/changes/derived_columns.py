@@ -70,12 +70,18 @@ class MetadataColumn:
         return pa.repeat(topic if self.fact == "topic" else pa.scalar(int(number), pa.int32()), count)
 
 
-def _times(events: TableEvents) -> pa.Array:
+def event_millis(events: TableEvents) -> pa.Array | None:
+    """When each change was made, in epoch millis; None if the events do not say it."""
     for path, millis in _TIMES.get(events.format.name, ()):
         found = events.read.part(path)
         if found is not None and pa.types.is_integer(found.type):
-            counted = pa.compute.multiply(found.cast(pa.int64()), millis)
-            return counted.cast(pa.timestamp("ms", "UTC"))
+            return pa.compute.multiply(found.cast(pa.int64()), millis)
+    return None
+
+
+def _times(events: TableEvents) -> pa.Array:
+    if (counted := event_millis(events)) is not None:
+        return counted.cast(pa.timestamp("ms", "UTC"))
     if events.format.name not in _TIMES:
         raise UsageError("--metadata-column op_ts", f"events of {events.format.name} have no time", "leave it out")
     return pa.nulls(len(events.read.lines), pa.timestamp("ms", "UTC"))
@@ -98,7 +104,7 @@ class DerivedColumns:
 
     @property
     def names(self) -> list[str]:
-        return [column.name for column in (*self.computed, *self.metadata)]
+        return [*(column.name for column in self.computed), *(column.name for column in self.metadata)]
 
     def types(self, types: Mapping[str, DataType]) -> dict[str, DataType]:
         """The types of these columns, beside columns of events with these types. Raises `UsageError`."""

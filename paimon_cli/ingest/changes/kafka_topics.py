@@ -267,6 +267,12 @@ class KafkaTopics:
         place.position = int(offsets[chosen[-1]]) + 1
         return EventLines(f"{partition.name}", texts, offsets[chosen], place.position, PositionUnit.OFFSET, keys)
 
+    def behind(self, partition: Partition, position: int) -> int:
+        """How many messages there are from an offset on, as far as the brokers have told."""
+        asked = self.client.kafka.TopicPartition(*partition)
+        _, high = self._consumer.get_watermark_offsets(asked, cached=True)
+        return max(0, int(high) - position)
+
     def key(self, partition: Partition) -> str:
         """The name under which tables remember a partition."""
         return f"kafka:{self.cluster}/{partition.name}"

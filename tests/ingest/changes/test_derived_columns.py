@@ -118,7 +118,7 @@ def test_a_computed_partition_moves_its_rows(tmp_path: Path) -> None:
 def test_facts_about_events(tmp_path: Path, name: Any, envelope: Any, millis: int) -> None:
     event = envelope("a", "c", None, {"id": 1, "name": "x"})
     facts = ["op_ts", "from=database", "its_table=table", "of=schema"]
-    given = {"format": name, "into": "shop", "primary_key": "id", "metadata_column": facts}
+    given: dict[str, Any] = {"format": name, "into": "shop", "primary_key": "id", "metadata_column": facts}
     done = Catalog(str(tmp_path)).ingest(written(tmp_path / "1.json", event), **given)
     assert "op_ts TIMESTAMP(3) WITH LOCAL TIME ZONE" in str(done[0].columns) or "op_ts TIMESTAMP_LTZ(3)" in str(done[0].columns)
     row = Table.open(str(tmp_path / "shop.db/a")).scan().to_arrow().to_pylist()[0]
@@ -130,11 +130,12 @@ def test_what_events_lack_is_said(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     file = written(tmp_path / "1.json", flat("a", "c", None, {"id": 1, "day": "soon"}))
     given: dict[str, Any] = {"format": "debezium-flat", "into": "shop", "primary_key": "id"}
-    for more, why in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"metadata_column": "offset"}, "is no topic"),
         ({"computed": "day = upper(id)"}, "of their own"),
         ({"computed": "x = truncate(none, 3)", "metadata_column": "id=op_ts"}, "of their own"),
-    ):
+    ]
+    for more, why in wrong:
         with pytest.warns(UserWarning), pytest.raises(UsageError, match=why):
             catalog.ingest(file, **given, **more)
     with pytest.warns(UserWarning), pytest.raises(BadInput, match="'y' cannot be computed from 'day'"):
