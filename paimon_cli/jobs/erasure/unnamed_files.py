@@ -40,9 +40,12 @@ _UNREADABLE: tuple[type[BaseException], ...] = (PaimonError, *DECODE_ERRORS)
 
 
 def unnamed_files(context: TableContext, inventory: Inventory) -> list[Candidate]:
-    """All files below the directories of data, indexes, metadata and statistics that no version names."""
-    named = inventory.paths(context)
-    return [file for file in list_candidates(context, sys.maxsize).files if file.path not in named]
+    """All files below the directories of data, indexes, metadata and statistics that no version names. The records of erasures,
+    which this one deletes when it is done, are not among them.
+    """
+    named, records = inventory.paths(context), f"{context.layout.removal_directory}/"
+    found = list_candidates(context, sys.maxsize).files
+    return [file for file in found if file.path not in named and not file.path.startswith(records)]
 
 
 def holding(

@@ -254,6 +254,7 @@ def test_a_certificate_is_written_before_the_erasure_counts_as_finished(tmp_path
         with pytest.raises(KeyboardInterrupt):
             Table.open(context.url).erase("k = 'user-0007'", certificate=str(path))
     first = json.loads(path.read_text())
+    assert first["proof"]["unnamed_files"] == 0, "its own record is no file of the table"
     done = Table.open(context.url).erase("k = 'user-0007'", certificate=str(path))
     assert done.keys == 1 and json.loads(path.read_text())["keys"] == first["keys"] and len(first["keys"]) == 1
     assert files_with(tmp_path / "t", "user-0007") == {} and not (tmp_path / "t/removal").exists()
