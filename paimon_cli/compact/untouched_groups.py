@@ -21,6 +21,7 @@ from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.file_indexes import indexed_columns
 from paimon_cli.bucket.key_range import RangeReader
+from paimon_cli.bucket.map_shredding import shreds_maps
 from paimon_cli.bucket.stitched_files import CODEC_NUMBERS, StoredGroups, own_frame
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -106,6 +107,8 @@ class UntouchedGroups:
 
     def of(self, sections: Sequence[Sequence[SortedRun]]) -> dict[int, list[UntouchedGroup]]:
         """The groups to copy, by the number of the section, in ascending order of keys. Empty if too little can be copied."""
+        if shreds_maps(self.context.schema.fields, self.context.options):  # a file has one dictionary for all of its rows
+            return {}
         chosen: dict[int, list[_Group]] = {}
         total = sum(run.size for section in sections for run in section) if self.range is None else self.task.size
         for number, section in enumerate(sections):
