@@ -52,6 +52,10 @@ class Pieces:
     pipe_bytes: int = 1 << 20
     """Bytes that are passed to the decoder's process at a time."""
 
+    shredded_cells: int = 1 << 20
+    """Rows times columns of a shredded MAP that are placed at a time."""
+    shredded_keys_bytes: int = 16 << 20
+    """Bytes of the names of keys of a shredded MAP, above which the next file begins."""
     variant_bytes: int = 1 << 20
     """Bytes of VARIANT values that are decoded at a time, which takes up to a hundred times as much memory."""
 

@@ -13,6 +13,7 @@ from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import AvroRows, avro_record_field
 from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, footer_statistics, leaf_numbers
+from paimon_cli.bucket.map_shredding import ShreddedColumns
 from paimon_cli.bucket.nan_bounds import ParquetSink, floating_leaves
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
@@ -154,7 +155,8 @@ class ParquetEncoder:
     """Parquet with settings that every Paimon reader accepts: page checksums and page indexes."""
 
     def __init__(self, sink: BinaryIO, layout: FileLayout, options: TableOptions, codec: str, sample: pa.RecordBatch) -> None:
-        schema = layout.physical
+        self._shredded = ShreddedColumns(layout.schema.fields, layout.physical, options, sample)
+        schema = self._shredded.schema
         int96 = wants_int96(layout.schema.fields)
         self._sink = ParquetSink(sink)
         self._floating = floating_leaves(schema)
@@ -188,14 +190,17 @@ class ParquetEncoder:
         return ParquetEncoder(sink, layout, options, codec_of("parquet", options.compression_at(level)), [*sample, empty][0])
 
     def takes(self, rows: pa.RecordBatch) -> bool:
-        return True
+        return self._shredded.takes()
 
     def write(self, rows: pa.Table) -> None:
+        rows = self._shredded.stored(rows)
         self._with_nan.update((self._groups, leaf.number) for leaf in self._floating if leaf.holds_nan(rows))
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._groups += 1
 
     def close(self) -> None:
+        if self._writer.is_open and (facts := self._shredded.metadata()):
+            self._writer.add_key_value_metadata(facts)
         if not self._with_nan or not self._writer.is_open:
             self._writer.close()
             return

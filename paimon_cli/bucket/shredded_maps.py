@@ -17,8 +17,8 @@ import pyarrow as pa
 from paimon_cli.errors import NotSupported
 
 FIELD_MAPPING, OVERFLOW, COLUMN_PREFIX = "__field_mapping", "__overflow", "__col_"
-_STORAGE_LAYOUT, _SHREDDED = b"paimon.map.storage-layout", b"shared-shredding"
-_PREFIX = b"paimon.map.shared-shredding."
+STORAGE_LAYOUT_KEY, SHREDDED = b"paimon.map.storage-layout", b"shared-shredding"
+METADATA_PREFIX = b"paimon.map.shared-shredding."
 _LZ4_HEADER = "<ii"
 _LARGEST_DICTIONARY = 64 << 20
 """In bytes: a generous limit, because a size in a file is not to be trusted."""
@@ -35,19 +35,19 @@ def with_whole_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_shredded(field: pa.Field) -> bool:
-    return pa.types.is_struct(field.type) and (field.metadata or {}).get(_STORAGE_LAYOUT) == _SHREDDED
+    return pa.types.is_struct(field.type) and (field.metadata or {}).get(STORAGE_LAYOUT_KEY) == SHREDDED
 
 
 def _names_by_number(metadata: dict[bytes, bytes]) -> pa.Array:
     """The keys, each at the position that is its number; null for a number that no key has."""
-    version = metadata.get(_PREFIX + b"version")
+    version = metadata.get(METADATA_PREFIX + b"version")
     if version != b"1":
         raise NotSupported("a data file stores a MAP shredded", f"its version {version!r} is not known")
-    size = int(metadata[_PREFIX + b"field-dict-original-size"])
+    size = int(metadata[METADATA_PREFIX + b"field-dict-original-size"])
     if not 0 <= size <= _LARGEST_DICTIONARY:
         raise ValueError(f"the dictionary of a shredded MAP cannot have {size} bytes")
-    stored = metadata[_PREFIX + b"field-dict"].decode().encode("latin-1")
-    codec = metadata.get(_PREFIX + b"field-dict-compression", b"zstd").decode().lower()
+    stored = metadata[METADATA_PREFIX + b"field-dict"].decode().encode("latin-1")
+    codec = metadata.get(METADATA_PREFIX + b"field-dict-compression", b"zstd").decode().lower()
     numbers = json.loads(_decompressed(stored, codec, size))
     found = np.array([number for number in numbers.values() if isinstance(number, int)], dtype=np.int64)
     if len(found) != len(numbers) or (len(found) and not 0 <= found.min() <= found.max() < len(found)):

@@ -18,6 +18,7 @@ from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.file_index import FileIndex
 from paimon_cli.bucket.file_indexes import FileIndexes, IndexedColumn, indexed_columns
+from paimon_cli.bucket.map_shredding import shreds_maps
 from paimon_cli.bucket.merged_rows import unmarked_rows
 from paimon_cli.bucket.shredded_maps import FIELD_MAPPING
 from paimon_cli.bucket.shredded_variants import TYPED_VALUE
@@ -57,6 +58,8 @@ class AppendRewriter(Rewriter):
         """The frame of files that this version writes, or the frame of another writer if all files of the step share it."""
         options, level = self._context.options, self._task.output_level
         if options.format_at(level) != PARQUET or self._context.mode.tracks_rows:  # new columns are to be added to the rows
+            return None
+        if shreds_maps(self._context.schema.fields, options):  # a file has one dictionary for all of its rows
             return None
         own = own_frame(self._layout, options, level)
         with self._stored(step.files[0]) as first:

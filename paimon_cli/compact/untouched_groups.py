@@ -22,6 +22,7 @@ from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
 from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.key_range import RangeReader, first_key, stored_keys
+from paimon_cli.bucket.map_shredding import shreds_maps
 from paimon_cli.bucket.merged_rows import RecordExpiry
 from paimon_cli.bucket.stitched_files import CODEC_NUMBERS, StoredGroups, own_frame
 from paimon_cli.compact.compaction_task import CompactionTask
@@ -113,6 +114,8 @@ class UntouchedGroups:
 
     def of(self, sections: Sequence[Sequence[SortedRun]]) -> dict[int, list[UntouchedGroup]]:
         """The groups to copy, by the number of the section, in ascending order of keys. Empty if too little can be copied."""
+        if shreds_maps(self.context.schema.fields, self.context.options):  # a file has one dictionary for all of its rows
+            return {}
         chosen: dict[int, list[_Group]] = {}
         total = sum(run.size for section in sections for run in section) if self.range is None else self.task.size
         for number, section in enumerate(sections):

@@ -1,0 +1,137 @@
+"""MAP columns written shredded: whatever the rows are, they come back, also through compactions and from many files."""
+
+from __future__ import annotations
+
+import base64
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_cli import Table
+from paimon_cli.bucket.map_shredding import ShreddedColumns
+from paimon_cli.bucket.shredded_maps import with_whole_maps
+from paimon_cli.datatypes.arrow_types import identified_schema
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.errors import UsageError
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.pieces import PIECES
+
+OPTIONS = {"fields.m.map.storage-layout": "shared-shredding", "fields.m.map.shared-shredding.max-columns": "3"}
+FIELD = DataField(1, "m", parse_sql_type("MAP<STRING NOT NULL, INT>"))
+TYPE = pa.map_(pa.string(), pa.int32())
+ROWS = st.lists(st.none() | st.dictionaries(st.sampled_from("abcdefgh"), st.none() | st.integers(0, 9), max_size=6), max_size=12)
+
+
+def columns_of(sample: list[Any]) -> ShreddedColumns:
+    schema = identified_schema([FIELD])
+    batch = pa.RecordBatch.from_arrays([cells(sample).cast(schema.field(0).type)], schema=schema)
+    return ShreddedColumns([FIELD], schema, TableOptions(OPTIONS), batch)
+
+
+def cells(maps: list[Any]) -> pa.Array:
+    return pa.array([None if row is None else list(row.items()) for row in maps], TYPE)
+
+
+def read_back(columns: ShreddedColumns, tables: list[pa.Table]) -> list[Any]:
+    """As a reader finds them in a file: with the metadata of its end."""
+    text = columns.metadata()["ARROW:schema"]
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    found: list[Any] = []
+    for table in tables:
+        for batch in table.to_batches():
+            whole = with_whole_maps(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            found += [None if row is None else dict(row) for row in whole.column(0).to_pylist()]
+    return found
+
+
+@given(st.lists(ROWS, min_size=1, max_size=3), st.integers(1, 40))
+def test_rows_come_back(groups: list[list[Any]], piece: int) -> None:
+    before, PIECES.shredded_cells = PIECES.shredded_cells, piece
+    try:
+        columns = columns_of(groups[0])
+        schema = identified_schema([FIELD])
+        tables = [columns.stored(pa.table([cells(rows).cast(schema.field(0).type)], schema=schema)) for rows in groups]
+    finally:
+        PIECES.shredded_cells = before
+    assert all(table.schema.field(0).type == columns.schema.field(0).type for table in tables)
+    assert read_back(columns, tables) == [row for rows in groups for row in rows]
+
+
+def test_frequent_keys_have_a_column_of_their_own() -> None:
+    maps = [{"rare": 1, "often": number, "usual": number} for number in range(2)] + [{"often": 5, "usual": 6}] * 5
+    columns = columns_of(maps)
+    schema = identified_schema([FIELD])
+    stored = columns.stored(pa.table([cells(maps).cast(schema.field(0).type)], schema=schema)).column(0).combine_chunks()
+    assert stored.field("__col_0").to_pylist() == [0, 1, 5, 5, 5, 5, 5]
+    assert stored.field("__col_2").to_pylist() == [1, 1, None, None, None, None, None]
+    assert stored.field("__overflow").null_count == 7
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "append": {"bucket": -1},
+    "keys": {"primary_key": ["k"], "bucket": 1},
+    "partial-update": {"primary_key": ["k"], "bucket": 1, "options": {"merge-engine": "partial-update"}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables(tmp_path: Path, kind: str) -> None:
+    settings = KINDS[kind] | {"options": OPTIONS | KINDS[kind].get("options", {})}
+    table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "m MAP<STRING NOT NULL, INT>"], **settings)
+    chance, expected = random.Random(3), {}
+    for first in (0, 40, 80):
+        keys = range(first, first + 40)
+        maps = [None if key % 7 == 0 else {f"key{n}": key for n in chance.sample(range(9), key % 6)} for key in keys]
+        expected |= dict(zip(keys, maps, strict=True))
+        table.write(pa.table({"k": pa.array(keys, pa.int32()), "m": cells(maps)}), compact="none")
+    for step in ("written", "compacted"):
+        found = {row["k"]: None if row["m"] is None else dict(row["m"]) for row in table.scan().to_arrow().to_pylist()}
+        assert found == expected, step
+        table.compact("full")
+    assert not table.verify("full").errors
+    newest = max(tmp_path.glob("t/bucket-0/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    assert pa.types.is_struct(pq.read_schema(newest).field("m").type)
+    if kind != "partial-update":
+        table.delete("k = 1")
+        assert len(table.scan().to_arrow()) == len(expected) - 1
+
+
+def test_too_many_keys_begin_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "shredded_keys_bytes", 2_000)
+    monkeypatch.setattr(PIECES, "row_group_bytes", 1_000)
+    table = Table.create(
+        str(tmp_path / "t"), columns=["k INT NOT NULL", "m MAP<STRING NOT NULL, INT>"], bucket=-1, options=OPTIONS
+    )
+    maps = [{f"a key of its own {key}": key} for key in range(300)]
+    batches = [
+        pa.table({"k": pa.array([key], pa.int32()), "m": cells(maps[key : key + 1])}).to_batches()[0] for key in range(300)
+    ]
+    table.write(batches, compact="none")
+    assert len(list(tmp_path.glob("t/bucket-0/*.parquet"))) > 1
+    found = {row["k"]: dict(row["m"]) for row in table.scan().to_arrow().to_pylist()}
+    assert found == dict(enumerate(maps))
+
+
+def test_maps_that_are_stored_as_they_are(tmp_path: Path) -> None:
+    """Keys that are no texts, and values that readers of shredded files refuse."""
+    columns = ["k INT NOT NULL", "m MAP<INT NOT NULL, INT>", "n MAP<STRING NOT NULL, VARIANT>"]
+    options = {f"fields.{name}.map.storage-layout": "shared-shredding" for name in ("m", "n")}
+    table = Table.create(str(tmp_path / "t"), columns=columns, bucket=-1, options=options)
+    table.write([{"k": 1, "m": {1: 2}, "n": None}])
+    stored = pq.read_schema(next(tmp_path.glob("t/bucket-0/*.parquet")))
+    assert pa.types.is_map(stored.field("m").type)
+    assert pa.types.is_map(stored.field("n").type)
+
+
+def test_a_bad_number_of_columns(tmp_path: Path) -> None:
+    options = OPTIONS | {"fields.m.map.shared-shredding.max-columns": "many"}
+    with pytest.raises(UsageError, match="max-columns"):
+        table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "m MAP<STRING NOT NULL, INT>"], options=options)
+        table.write([{"k": 1, "m": {"a": 2}}])
