@@ -171,9 +171,8 @@ def _read(context: TableContext, entry: ManifestEntry, columns: tuple[str, ...])
 def _stored_rows(context: TableContext, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
     """All rows of a file as its writer takes them, in its own schema. In append tables only rows with ids have numbers."""
     if _has_row_ids(context, entry.file):
-        names = (*TRACKING_COLUMNS, *context.schema.field_names)
-        for batch in _read(context, entry, names):
-            yield tracked_rows(context.schema, dict(zip(names, batch.columns, strict=True)))
+        for batch in _read(context, entry, (*TRACKING_COLUMNS, *context.schema.field_names)):
+            yield tracked_rows(context.schema, dict(zip(batch.schema.names, batch.columns, strict=True)))
         return
     schema, keyed = merge_schema(context.schema), bool(context.schema.primary_keys)
     names = [name for name in schema.names if keyed or name != SEQUENCE_NUMBER]
