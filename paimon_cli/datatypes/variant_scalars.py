@@ -61,7 +61,9 @@ def _fixed(kind: int, numbers: np.ndarray) -> pa.BinaryArray:
 
 def _integers(numbers: np.ndarray) -> pa.BinaryArray:
     """Each number in the smallest type that holds it."""
-    size = sum((numbers < -(1 << bits)) | (numbers >= 1 << bits) for bits in (7, 15, 31)).astype(np.int64)
+    size = np.zeros(len(numbers), np.int64)
+    for bits in (7, 15, 31):
+        size += (numbers < -(1 << bits)) | (numbers >= 1 << bits)
     content = np.empty((len(numbers), 9), np.uint8)
     content[:, 0] = (Primitive.INT8 + size) << 2
     content[:, 1:] = numbers.astype("<i8").view(np.uint8).reshape(-1, 8)

@@ -85,7 +85,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_tables(tmp_path: Path, kind: str) -> None:
     settings = KINDS[kind] | {"options": OPTIONS | KINDS[kind].get("options", {})}
     table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "m MAP<STRING NOT NULL, INT>"], **settings)
-    chance, expected = random.Random(3), {}
+    chance, expected = random.Random(3), dict[int, Any]()
     for first in (0, 40, 80):
         keys = range(first, first + 40)
         maps = [None if key % 7 == 0 else {f"key{n}": key for n in chance.sample(range(9), key % 6)} for key in keys]

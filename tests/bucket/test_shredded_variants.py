@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_fields_that_are_not_shredded_are_put_between_the_others() -> None:
         (pa.decimal128(38, 38), Decimal("0.1"), 0.1),
         (pa.date32(), date(2024, 2, 29), "2024-02-29"),
         (pa.timestamp("ms"), datetime(2024, 1, 1, 1), "2024-01-01 01:00:00"),
-        (pa.timestamp("us", "UTC"), datetime(1960, 1, 1, tzinfo=UTC), "1960-01-01 00:00:00+00:00"),
+        (pa.timestamp("us", "UTC"), datetime(1960, 1, 1, tzinfo=timezone.utc), "1960-01-01 00:00:00+00:00"),
         (pa.timestamp("ns"), datetime(2024, 1, 1), "2024-01-01 00:00:00"),
         (pa.string(), "é" * 40, "é" * 40),
         (pa.string(), "", ""),
@@ -128,7 +128,7 @@ def test_variants_within_other_types() -> None:
     cell = {"metadata": metadata, "value": value}
     t = parse_sql_type("ROW<a INT, b ARRAY<VARIANT>, c MAP<STRING, VARIANT>>")
     stored = pa.struct([("a", pa.int32()), ("b", pa.list_(swapped)), ("c", pa.map_(pa.string(), swapped))])
-    rows = [{"a": 1, "b": [cell, None], "c": [("x", cell)]}, None, {"a": 2, "b": [], "c": None}]
+    rows: list[Any] = [{"a": 1, "b": [cell, None], "c": [("x", cell)]}, None, {"a": 2, "b": [], "c": None}]
     found = whole_variants(pa.array(rows, stored), t)
     assert found.to_pylist() == [
         {"a": 1, "b": [{"value": value, "metadata": metadata}, None], "c": [("x", {"value": value, "metadata": metadata})]},
