@@ -17,7 +17,7 @@ ALLOWED = {
     ("paimon_cli/jobs/spark/write.py", "write_on_spark"): "what `writer_task` of this job has returned",
     ("paimon_cli/spark/writing.py", "_write_where_read"): "what `writing_task` of this job has returned",
     ("paimon_cli/spark/merging.py", "run"): "what the tasks of `Staging` have returned in this job",
-    ("paimon_cli/spark/reading.py", "read_tasks"): "parts of a scan that the driver has sent inside the function itself",
+    ("paimon_cli/spark/worker_rows.py", "read_tasks"): "parts of a scan that the driver has sent inside the function itself",
     ("paimon_cli/spark/ingesting.py", "_follow"): "what `DecodingTask` of this batch has returned",
     ("paimon_cli/spark/ingesting.py", "_checked"): "what `ConvertingTask` of this batch has returned",
     ("paimon_cli/spark/event_tasks.py", "_converted"): "events that a `DecodingTask` of this batch has returned",

@@ -20,6 +20,7 @@ from paimon_cli.datatypes.binary_row import encode_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import field_to_json, parse_type
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
+from paimon_cli.history.unfinished_rescale import RESCALE_PROPERTY
 from paimon_cli.ingest.changes.read_lag import LAG_PROPERTY
 from paimon_cli.ingest.changes.read_marks import MARKS_PROPERTY, TABLES_PROPERTY
 from paimon_cli.lsm.aggregators.catalog import BUILDERS
@@ -184,6 +185,7 @@ def test_properties_of_our_snapshots() -> None:
         LAG_PROPERTY,
         TABLES_PROPERTY,
         EXPIRED_CHANGELOG_PROPERTY,
+        RESCALE_PROPERTY,
     ]
     properties, users = tables("3.2")
     assert names(properties) == [*ours, PROPERTY, WRITERS_PROPERTY, LISTS_PROPERTY]

@@ -73,6 +73,7 @@ CUTS_NOTHING = {
         "datatypes/variant_scalars": "_LONGEST_SHORT_TEXT",
         "datatypes/variant_text": "_PER_MILLI",
         "bucket/shredded_variants": "_LARGE_COUNT",
+        "bucket/map_shredding": "_DEFAULT_COLUMNS",
         "datatypes/data_type": "MAX_LENGTH",
         "datatypes/key_order": "_MAX_COLUMNS _MAX_LENGTH",
         "processor": "_OF_ONE_CORE",

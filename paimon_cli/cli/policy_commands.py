@@ -57,7 +57,7 @@ def replace_policy(call: Call, *, options: Annotated[Given, SetPolicy]) -> None:
     if done.lengthening:
         shown = ", ".join(done.lengthening[:_SHOWN_LINES])
         more = f" and {len(done.lengthening) - _SHOWN_LINES} more" if len(done.lengthening) > _SHOWN_LINES else ""
-        text += f"\n{shown}{more}: no effect on tables that keep more already; paimon-cli policy show TABLE says what counts"
+        text += f"\n{shown}{more}: no effect on tables that keep more already, as `policy show` tells of each table"
     call.show(Item("PolicySummary", None, done), text)
 
 

@@ -134,7 +134,7 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
     context.check(RESCALE)
     buckets, partitions = options.buckets, options.partition or ()
     present, postpones = context.options.bucket, context.mode.bucket_mode.postpones
-    whole = f"paimon-cli rescale {context.layout.argument} --buckets {buckets or 'N'}"
+    whole = f"paimon-cli rescale {context.layout.argument} --buckets {buckets or 'N'} --yes"
     why = f"with bucket={present} its writers choose the bucket of each key"
     if present < 0 and not postpones and (partitions or options.online):
         part = f"{'--online' if options.online else '--partition'} of {context.address}"

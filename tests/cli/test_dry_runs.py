@@ -9,6 +9,8 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.calling import Run
@@ -35,6 +37,7 @@ PLANNED = {
     "trash empty": ["trash", "empty", "--warehouse", "W"],
     "erase": ["erase", "T", "-w", "id = 1", "--engine", "local"],
     "analyze": ["analyze", "T"],
+    "adopt": ["adopt", "FILES", "--as", "NEW"],
     "ingest": ["ingest", "EVENTS", "--format", "json", "--into", "T"],
 }
 
@@ -87,7 +90,11 @@ def test_a_dry_run_ends_in_the_command_that_carries_it_out(run: Run, table: Path
         damage(run, table)
     events = table.parent.parent / "events.json"
     events.write_text(ROWS[0])
-    named = {"T": str(table), "W": str(table.parent.parent), "EVENTS": str(events)}
+    files = table.parent.parent / "files"
+    files.mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), files / "a.parquet")
+    new = str(table.parent / "adopted")
+    named = {"T": str(table), "W": str(table.parent.parent), "EVENTS": str(events), "FILES": str(files), "NEW": new}
     words = [named.get(word, word) for word in PLANNED[name]]
     dry = [] if name in ("repair", "orphans rm") else ["-n"]
     before = run("snapshots", "ls", table, "-o", "json").out
@@ -133,7 +140,7 @@ def test_without_work_no_command_is_suggested(run: Run, table: Path, name: str) 
     assert shown and "run:" not in shown
 
 
-@pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests", "ingest", "analyze"}))
+@pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests", "ingest", "analyze", "adopt"}))
 def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, name: str) -> None:
     if name in ("repair", "orphans rm"):
         damage(run, table)
