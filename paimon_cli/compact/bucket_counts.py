@@ -116,6 +116,8 @@ def _decide(options: TableOptions, target: FillTarget, held: Sequence[BucketFile
             reason = f"{reason}, but its rows gather in few buckets: of more, most would be nearly empty"
     elif largest * FAR_BELOW > target.amount or buckets == 1:
         reason = f"{said}, of a target of {target.shown(target.amount)}"
+        if largest > SPLITS_ABOVE * target.amount:
+            reason = f"{reason}, but its largest sorted run only {target.shown(max(surely))}: the rest may be older versions"
     else:
         new = buckets // _ways_to_merge(options, buckets, amounts, target.amount)
         reason = f"{said}, less than an eighth of the target of {target.shown(target.amount)}"

@@ -101,6 +101,7 @@ def test_many_versions_of_the_same_rows_are_no_growth(tmp_path: Path) -> None:
     files = tuple(DataFileMeta(f"f{number}", 1, 100, b"", b"", stats, stats, 0, 0, 0, 0) for number in range(20))
     (decision,) = decide_counts(context, {EMPTY_ROW: [BucketFiles(EMPTY_ROW, 0, 1, files)]})
     assert decision.new_buckets == 1 and decision.largest == 2000
+    assert "but its largest sorted run only 100 rows: the rest may be older versions" in decision.reason
     merged = DataFileMeta("m", 1, 1000, b"", b"", stats, stats, 0, 0, 0, 5)
     (decision,) = decide_counts(context, {EMPTY_ROW: [BucketFiles(EMPTY_ROW, 0, 1, (*files, merged))]})
     assert decision.new_buckets == 16 and "1,000 rows in one sorted run" in decision.reason

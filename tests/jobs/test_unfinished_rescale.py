@@ -212,3 +212,10 @@ def test_commands(tmp_path: Path, run: Run) -> None:  # noqa: F811
     assert "that was interrupted was finished" in run("maintain", context.url, "--yes").out
     assert option(context) == 4 and "PD024" not in run("health", context.url, code=None).out
     assert "nothing to do" in run("maintain", context.url, "--dry-run").out
+
+
+def test_what_a_service_has_mended_is_no_finding_of_its_round(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    context = made(tmp_path / "t")
+    killed_before_the_option(context, online=True)
+    done = run("maintain", context.url, "--yes", "--watch", "--max-rounds", 1, code=None)
+    assert "rescale to 4 buckets finished" in done.out + done.err and "PD024" not in done.out + done.err

@@ -364,7 +364,7 @@ def take(
             if not isinstance(error, GOES_ON):
                 break
     if turn.findings and done.has_changed:
-        turn.findings = _findings_of(ExaminedTable(context, turn.table), EXAMINED_PART * plan_seconds)
+        turn.findings = _findings_of(ExaminedTable(context.reopened(), turn.table), EXAMINED_PART * plan_seconds)
     return done
 
 
