@@ -105,7 +105,7 @@ CUTS_NOTHING = {
     "bounds of what others send or store": {
         "invariants/past_commits": "REMEMBERED_COMMITS",
         "bucket/parquet_bloom": "_MAX_BYTES",
-        "bucket/shredded_maps": "_LARGEST_DICTIONARY",
+        "bucket/shredded_maps": "LARGEST_DICTIONARY",
         "bucket/parquet_pages": "MEMORY_PER_FOOTER_BYTE",
         "bucket/postponed_files": "_MAX_USER_LENGTH",
         "commit/commit_records": "MAX_OLD_FILES _MAX_DELETED _MAX_NAME_LENGTH _TIDY_FROM",

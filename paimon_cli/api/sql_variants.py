@@ -11,6 +11,7 @@ import pyarrow as pa
 from paimon_cli.api.sql_rows import sql_type
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField, StringType
 from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.datatypes.variant_columns import holds_variants, with_variants
 from paimon_cli.datatypes.variant_path import Steps, parse_variant_path
 from paimon_cli.datatypes.variant_text import variant_texts
 from paimon_cli.errors import UsageError
@@ -22,23 +23,22 @@ _FORM = "variant_get(column, '$.field', 'INT'), with a path and a type as litera
 
 
 def json_schema(schema: pa.Schema, fields: Sequence[DataField]) -> pa.Schema:
-    """The schema with JSON for columns of type VARIANT. `fields`: those of the table."""
-    variants = _variants(fields)
-    return pa.schema([field.with_type(_JSON) if field.name in variants else field for field in schema])
+    """The schema with JSON for VARIANTs, at any depth. `fields`: those of the table."""
+    return with_json(pa.RecordBatch.from_pylist([], schema=schema), fields).schema
 
 
 def with_json(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
     """The batch with the columns of `json_schema`."""
-    variants = _variants(fields)
+    variants = {field.name: field.type for field in fields if holds_variants(field.type)}
     for number, name in enumerate(batch.schema.names):
         if name in variants:
-            texts = pa.ExtensionArray.from_storage(_JSON, variant_texts(batch.column(number)))
-            batch = batch.set_column(number, batch.schema.field(number).with_type(_JSON), texts)
+            column = with_variants(batch.column(number), variants[name], _json)
+            batch = batch.set_column(number, batch.schema.field(number).with_type(column.type), column)
     return batch
 
 
-def _variants(fields: Sequence[DataField]) -> set[str]:
-    return {field.name for field in fields if field.type.root == "VARIANT"}
+def _json(column: pa.StructArray) -> pa.Array:
+    return pa.ExtensionArray.from_storage(_JSON, variant_texts(column))
 
 
 def with_variant_functions(connection: Any, query: str) -> str:

@@ -14,9 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.shredded_maps import COLUMN_PREFIX, FIELD_MAPPING, METADATA_PREFIX, OVERFLOW, SHREDDED, STORAGE_LAYOUT_KEY
+from paimon_cli.bucket.shredded_maps import (
+    COLUMN_PREFIX,
+    FIELD_MAPPING,
+    LARGEST_DICTIONARY,
+    METADATA_PREFIX,
+    OVERFLOW,
+    SHREDDED,
+    STORAGE_LAYOUT_KEY,
+)
 from paimon_cli.datatypes.arrow_types import NESTED_ID_BASE
 from paimon_cli.datatypes.data_type import DataField, MapType, StringType
+from paimon_cli.errors import NotSupported
 from paimon_cli.options.column_options import STORAGE_LAYOUT
 from paimon_cli.options.option_text import integer, read_option
 from paimon_cli.options.table_options import TableOptions
@@ -173,9 +182,16 @@ class _Shredder:
         return pa.MapArray.from_arrays(pa.array(starts), keys, items, type=t, mask=pa.array(sizes == 0))
 
     def metadata(self) -> dict[bytes, bytes]:
-        """What readers must know of the column, once all rows are written."""
+        """What readers must know of the column, once all rows are written.
+
+        Raises `NotSupported` for a dictionary that readers refuse, so that the file is never published.
+        """
         numbers = {name: number for number, name in enumerate(self._keys.to_pylist())}
         text = _json(numbers).encode()
+        if len(text) > LARGEST_DICTIONARY:
+            what = f"cannot write column '{self.field.name}' shredded"
+            why = f"the dictionary of its keys has {len(text):,} bytes, and readers take {LARGEST_DICTIONARY:,}"
+            raise NotSupported(what, why, f"unset fields.{self.field.name}.{STORAGE_LAYOUT}, or write fewer rows at a time")
         columns: dict[str, list[int]] = {}
         for place in sorted(self._places):
             columns.setdefault(str(place // self._count), []).append(place % self._count)
@@ -199,7 +215,7 @@ def _keys_of(column: pa.MapArray) -> pa.StringArray:
 
 
 def _json(content: object) -> str:
-    return json.dumps(content, separators=(",", ":"))
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def _field_id(number: int) -> dict[str, str]:

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.shredded_variants import holds_variants, whole_variants
+from paimon_cli.bucket.shredded_variants import whole_variants
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped, values_to_arrow
 from paimon_cli.datatypes.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.variant_columns import holds_variants
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ROW_ID, SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta

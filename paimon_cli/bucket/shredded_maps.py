@@ -20,7 +20,7 @@ FIELD_MAPPING, OVERFLOW, COLUMN_PREFIX = "__field_mapping", "__overflow", "__col
 STORAGE_LAYOUT_KEY, SHREDDED = b"paimon.map.storage-layout", b"shared-shredding"
 METADATA_PREFIX = b"paimon.map.shared-shredding."
 _LZ4_HEADER = "<ii"
-_LARGEST_DICTIONARY = 64 << 20
+LARGEST_DICTIONARY = 64 << 20
 """In bytes: a generous limit, because a size in a file is not to be trusted."""
 
 
@@ -44,7 +44,7 @@ def _names_by_number(metadata: dict[bytes, bytes]) -> pa.Array:
     if version != b"1":
         raise NotSupported("a data file stores a MAP shredded", f"its version {version!r} is not known")
     size = int(metadata[METADATA_PREFIX + b"field-dict-original-size"])
-    if not 0 <= size <= _LARGEST_DICTIONARY:
+    if not 0 <= size <= LARGEST_DICTIONARY:
         raise ValueError(f"the dictionary of a shredded MAP cannot have {size} bytes")
     stored = metadata[METADATA_PREFIX + b"field-dict"].decode().encode("latin-1")
     codec = metadata.get(METADATA_PREFIX + b"field-dict-compression", b"zstd").decode().lower()

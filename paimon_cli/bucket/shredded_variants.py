@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.byte_slices import little_endian
-from paimon_cli.datatypes.data_type import VARIANT, ArrayType, DataType, MapType, RowType, VariantType
+from paimon_cli.datatypes.data_type import VARIANT, DataType
+from paimon_cli.datatypes.variant_columns import with_variants
 from paimon_cli.datatypes.variant_nodes import NodeKind, Variants
 from paimon_cli.datatypes.variant_scalars import scalar_nodes
-from paimon_cli.errors import NotSupported
 
 TYPED_VALUE = "typed_value"
 _VALUE, _METADATA = "value", "metadata"
@@ -26,34 +26,12 @@ _NULL_NODE = b"\0"
 _LARGE_COUNT = 255
 
 
-def holds_variants(t: DataType) -> bool:
-    """Whether the type is a VARIANT, or contains one."""
-    return any(part.root == "VARIANT" for part in t.parts())
-
-
 def whole_variants(column: pa.Array, t: DataType) -> pa.Array:
     """The column of a Parquet file with its VARIANTs, at any depth, as `arrow_type(VARIANT)`.
 
     Raises `ValueError` for columns that contradict themselves, `NotSupported` for shredded types that are not known.
     """
-    if isinstance(t, VariantType):
-        return _whole(column)
-    if not holds_variants(t):
-        return column
-    absent = column.is_null() if column.null_count else None
-    if isinstance(t, RowType):
-        parts = [whole_variants(column.field(number), field.type) for number, field in enumerate(t.fields)]
-        fields = [pa.field(old.name, part.type, old.nullable) for old, part in zip(column.type, parts, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
-    offsets = column.offsets.to_numpy()
-    inside = slice(offsets[0], offsets[-1])
-    starts = pa.array(offsets - offsets[0])
-    if isinstance(t, ArrayType):
-        return pa.ListArray.from_arrays(starts, whole_variants(column.values[inside], t.element), mask=absent)
-    if not isinstance(t, MapType):
-        raise NotSupported(f"a VARIANT inside a {t.root}", "no writer of Paimon stores it so")
-    items = whole_variants(column.items[inside], t.value)
-    return pa.MapArray.from_arrays(starts, column.keys[inside], items, mask=absent)
+    return with_variants(column, t, _whole)
 
 
 def _whole(column: pa.StructArray) -> pa.StructArray:

@@ -34,6 +34,33 @@ def of_variants(column: pa.StructArray, t: pa.DataType, convert: Convert) -> pa.
         raise DamagedFile("a VARIANT value is damaged", f"{problem.why}; `verify --level full` names the file") from problem
 
 
+def holds_variants(t: DataType) -> bool:
+    """Whether the type is a VARIANT, or contains one."""
+    return any(part.root == "VARIANT" for part in t.parts())
+
+
+def with_variants(column: pa.Array, t: DataType, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The column of type `t` with all its VARIANTs, at any depth, as `convert` makes them of a column of VARIANTs."""
+    if isinstance(t, VariantType):
+        return convert(column)
+    if not holds_variants(t):
+        return column
+    absent = column.is_null() if column.null_count else None
+    if isinstance(t, RowType):
+        parts = [with_variants(part, field.type, convert) for part, field in zip(column.flatten(), t.fields, strict=True)]
+        fields = [pa.field(old.name, part.type, old.nullable) for old, part in zip(column.type, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
+    offsets = column.offsets.to_numpy()
+    inside = slice(offsets[0], offsets[-1])
+    starts = pa.array(offsets - offsets[0])
+    if isinstance(t, ArrayType):
+        return pa.ListArray.from_arrays(starts, with_variants(column.values[inside], t.element, convert), mask=absent)
+    if not isinstance(t, MapType):
+        raise NotSupported(f"a VARIANT inside a {t.root}", "no writer of Paimon stores it so")
+    items = with_variants(column.items[inside], t.value, convert)
+    return pa.MapArray.from_arrays(starts, column.keys[inside], items, mask=absent)
+
+
 def variants_in(column: pa.Array, t: DataType) -> Iterator[pa.StructArray]:
     """All VARIANTs of a column of `arrow_type(t)`, at any depth."""
     if isinstance(t, VariantType):

@@ -11,7 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, DecimalType, MapType, MultisetType, NestedType, RowType
+from paimon_cli.datatypes.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    NestedType,
+    RowType,
+    VariantType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCells, WrongType, shown
@@ -81,6 +91,8 @@ def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
 
     Raises Arrow's errors, `ValueError`, `TypeError` and `OverflowError` for values that are no column.
     """
+    if isinstance(t, VariantType) and all(value is None or isinstance(value, str) for value in values):
+        return pa.array(values, pa.string())  # JSON, as in a text column
     if isinstance(t, NestedType):
         return pa.array([_nested(value, t) for value in values], arrow_type(t))
     if isinstance(t, DecimalType):

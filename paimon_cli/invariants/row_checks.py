@@ -15,13 +15,12 @@ from paimon_cli.bucket.key_locations import repeated_keys
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
 from paimon_cli.bucket.recorded_ranges import stored_key
 from paimon_cli.bucket.schema_evolution import ReadColumns
-from paimon_cli.bucket.shredded_variants import holds_variants
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import comparable, group_starts, key_at, null_first_words, order_words, stable_order
-from paimon_cli.datatypes.variant_columns import variants_in
+from paimon_cli.datatypes.variant_columns import holds_variants, variants_in
 from paimon_cli.datatypes.variant_text import check_variants
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles

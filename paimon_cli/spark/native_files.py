@@ -16,10 +16,10 @@ import numpy as np
 
 from paimon_cli.bucket.data_file_reader import check_row_count, file_format
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.bucket.shredded_variants import holds_variants
 from paimon_cli.bucket.superseded_rows import merge_chooses_rows, superseded_rows
 from paimon_cli.datatypes.column_cast import same_type
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType, MapType, RowType
+from paimon_cli.datatypes.variant_columns import holds_variants
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file import DataFileMeta

@@ -51,3 +51,21 @@ def test_other_calls_are_refused(catalog: Catalog, call: str) -> None:
 def test_a_part_of_another_type(catalog: Catalog) -> None:
     with pytest.raises(PaimonError, match="x"):
         catalog.sql("SELECT variant_get(v, '$.s', 'int') FROM d.t").to_arrow()
+
+
+def test_variants_inside_of_other_types(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.create_table(
+        "d.t", columns=["k INT", "r ROW<w VARIANT, x INT>", "a ARRAY<VARIANT>", "m MAP<STRING NOT NULL, VARIANT>"]
+    )
+    rows = {
+        "k": pa.array(range(3), pa.int32()),
+        "r": [{"w": '{"n": 5}', "x": 1}, {"w": None, "x": 2}, None],
+        "a": [['{"n": 6}', None], [], None],
+        "m": pa.array([[("key", '{"n": 7}')], None, []], pa.map_(pa.string(), pa.string())),
+    }
+    catalog.table("d.t").write(pa.table(rows))
+    parts = "variant_get(r.w, '$.n', 'INT'), variant_get(a[1], '$.n', 'INT'), m['key'] ->> '$.n', r.x, len(a)"
+    found = [list(row.values()) for row in catalog.sql(f"SELECT {parts} FROM d.t ORDER BY k").to_arrow().to_pylist()]
+    assert found == [[5, 6, "7", 1, 2], [None, None, None, 2, 0], [None, None, None, None, None]]
+    assert catalog.sql("SELECT a FROM d.t WHERE k = 0").to_arrow().column(0).to_pylist() == [['{"n":6}', None]]

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_cli import Table
+from paimon_cli.bucket import map_shredding
 from paimon_cli.bucket.map_shredding import ShreddedColumns
-from paimon_cli.bucket.shredded_maps import with_whole_maps
+from paimon_cli.bucket.shredded_maps import METADATA_PREFIX, with_whole_maps
 from paimon_cli.datatypes.arrow_types import identified_schema
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.pieces import PIECES
 
@@ -117,6 +118,23 @@ def test_too_many_keys_begin_another_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(list(tmp_path.glob("t/bucket-0/*.parquet"))) > 1
     found = {row["k"]: dict(row["m"]) for row in table.scan().to_arrow().to_pylist()}
     assert found == dict(enumerate(maps))
+
+
+def test_keys_are_stored_as_short_as_they_are() -> None:
+    """Escapes would make a dictionary of other letters so long that readers refuse it."""
+    columns = columns_of([{"é": 1, "文": 2}])
+    text = columns.metadata()["ARROW:schema"]
+    stored = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).metadata or {}
+    assert int(stored[METADATA_PREFIX + b"field-dict-original-size"]) == len('{"é":0,"文":1}'.encode())
+
+
+def test_a_dictionary_that_readers_refuse_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_shredding, "LARGEST_DICTIONARY", 100)
+    columns = ["k INT NOT NULL", "m MAP<STRING NOT NULL, INT>"]
+    table = Table.create(str(tmp_path / "t"), columns=columns, bucket=-1, options=OPTIONS)
+    with pytest.raises(NotSupported, match="column 'm'"):
+        table.write([{"k": 1, "m": {"x" * 100: 1}}])
+    assert not list(tmp_path.glob("t/bucket-0/*"))
 
 
 def test_maps_that_are_stored_as_they_are(tmp_path: Path) -> None:

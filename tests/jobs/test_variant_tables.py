@@ -97,6 +97,16 @@ def test_json_in_and_out(tmp_path: Path) -> None:
     ]
 
 
+def test_python_texts_are_json(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "v VARIANT"], bucket=-1)
+    table.write([{"k": 0, "v": '{"a": [1]}'}, {"k": 1, "v": None}, {"k": 2, "v": "null"}])
+    table.write([{"k": 3, "v": cell("x")}, {"k": 4, "v": None}])
+    found = {row["k"]: row["v"] for row in table.scan().to_arrow().to_pylist()}
+    assert found == {0: cell({"a": [1]}), 1: None, 2: cell(None), 3: cell("x"), 4: None}
+    with pytest.raises(BadInput, match="no JSON"):
+        table.write([{"k": 5, "v": "{"}])
+
+
 def test_bytes_that_are_no_variant_are_not_written(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "v VARIANT"], bucket=-1)
     rows = pa.table({"k": pa.array([1, 2], pa.int32()), "v": variants(ODD, (b"\x03\xff", b"\x01\0\0"))})
