@@ -242,7 +242,7 @@ def external_path(storage: Storage, recorded: str) -> str | None:
 def place_not_allowed(what: str, recorded: str) -> Refused:
     """The error for a file, or a place of new ones, that the user's configuration does not allow."""
     shown = without_login(recorded)
-    directory = re.sub(r"(/[^/]*=[^/]*)*/bucket-[^/]*/.*$", "", shown)
+    directory = re.sub(r"(/[^/=]*=[^/]*)*/bucket-[^/]*/.*$", "", shown)
     return Refused(
         f"{what} lies outside of the table, at {shown}",
         "a table cannot give itself access to other places: your own configuration must allow them",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, UsageError
-from paimon_cli.storage.external_storage import AllowedPlaces, ExternalStorage, external_path, location_of
+from paimon_cli.storage.external_storage import AllowedPlaces, ExternalStorage, external_path, location_of, place_not_allowed
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import ConfinedStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -111,3 +111,10 @@ def test_no_link_leads_out_of_a_place(tmp_path: Path) -> None:
         with pytest.raises(DamagedFile, match="outside"):
             call(path)
     assert (tmp_path / "secret/f").read_text() == "secret" and len(list((tmp_path / "secret").iterdir())) == 1
+
+
+def test_the_refusal_of_a_hostile_path_takes_no_time() -> None:
+    shown = place_not_allowed("a file", "/cold/k=v/n=1/bucket-0/f.parquet")
+    assert "`external-paths.allowed: /cold`" in str(shown.hint)
+    hostile = "/" + "/".join(["=" * 20] * 12)
+    assert place_not_allowed("a file", hostile).details["external_path"] == hostile

@@ -61,7 +61,9 @@ class PartitionWalk:
         if not mark or not name:
             why = "it is no partition such as dt=2026-01-01"
             raise UsageError(f"{entry.path} is a directory", why, "adopt the directory of one table")
-        key = unquote(name)
+        key = _decoded(entry, name)
+        if "`" in key:
+            raise UsageError(f"{entry.path} is a partition of {key}", "no column name with a backtick is adopted", "rename it")
         depth = entry.path[len(self._root) + 1 :].count("/")
         if depth == len(self._keys):
             if key in self._keys:
@@ -69,7 +71,7 @@ class PartitionWalk:
             self._keys.append(key)
         if self._keys[depth] != key:
             raise UsageError(f"{entry.path} is a partition of {key}", f"beside it are partitions of {self._keys[depth]}")
-        return None if text == HIVE_NULL else unquote(text)
+        return None if text == HIVE_NULL else _decoded(entry, text)
 
     def _checked(self, found: tuple[FileStatus, tuple[str | None, ...]]) -> AdoptedFile:
         entry, values = found
@@ -86,6 +88,16 @@ class PartitionWalk:
 def _counts(name: str) -> bool:
     """Whether Hive and Spark read a file or directory of that name."""
     return not name.startswith((".", "_"))
+
+
+def _decoded(entry: FileStatus, text: str) -> str:
+    """A text without its %-escapes. Raises `BadInput` if they are not UTF-8: two values would become the same."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"the name of {entry.path} has %-escapes that are not UTF-8", "its value is unknown", "rename it"
+        ) from error
 
 
 def _plain(entry: FileStatus) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ _FOREIGN = {
     "_delta_log": ("a Delta table", "its log says which files count"),
     ".hoodie": ("a Hudi table", "its timeline says which files count"),
 }
+_BUCKET = re.compile(r"bucket-([0-9]+|postpone)")
+"""The name of a directory in which Paimon keeps data files."""
 
 
 def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> Source:
@@ -21,6 +24,9 @@ def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> S
     what `iceberg_source` raises; `UsageError` for directories that are no partitions, `BadInput` for links.
     """
     storage, root = storage_for_url(url, storage_options, confined=True)
+    if _BUCKET.fullmatch(root.rpartition("/")[2]):
+        why = "only the snapshots of the table say which files count, and they need them"
+        raise UsageError(f"{root} is a bucket of a table of Paimon", why, "paimon-cli tables clone copies the table")
     entries = storage.list_directory(root)
     if not entries:
         raise NotFound(f"there are no files in {root}", "it does not exist, or is empty", "name the directory of the files")

@@ -72,6 +72,9 @@ def test_links_and_pipes_are_refused(tmp_path: Path, harm: Callable[[Path], None
         (["sub/a.parquet"], UsageError, "no partition"),
         (["dt=1/a.parquet", "day=2/b.parquet"], UsageError, "beside it are partitions of"),
         (["dt=1/dt=2/a.parquet"], UsageError, "so is a directory above it"),
+        (["dt=%FF/a.parquet"], BadInput, "not UTF-8"),
+        (["d%FFt=1/a.parquet"], BadInput, "not UTF-8"),
+        (["x%60 INT -- =1/a.parquet"], UsageError, "backtick"),
         (["a\x1b[31m.parquet"], BadInput, "not plain text"),
         (["/".join(f"k{n}=1" for n in range(20)) + "/a.parquet"], UsageError, "below 15 directories"),
     ],
@@ -81,6 +84,13 @@ def test_other_directories_are_refused(tmp_path: Path, paths: list[str], error: 
         write(tmp_path / "source" / path)
     with pytest.raises(error, match=match):
         found(tmp_path / "source")
+
+
+@pytest.mark.parametrize("name", ["bucket-0", "bucket-postpone"])
+def test_a_bucket_of_a_table_is_no_source(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "t" / name / "data-1.parquet")
+    with pytest.raises(UsageError, match="is a bucket of a table of Paimon"):
+        found(tmp_path / "t" / name)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\xff" * 100, b"ORC" + b"\0" * 50, b"hello world"])
