@@ -353,7 +353,12 @@ def test_findings_are_metrics(house: House) -> None:
 
 def test_the_lag_of_ingest_is_a_metric(house: House) -> None:
     """Also where another commit has followed, and after a later event."""
-    event = {"op": "c", "ts_ms": 40_000_000, "source": {"db": "d", "table": "a", "ts_ms": 40_000_000}, "after": {"id": 1}}
+    event: dict[str, Any] = {
+        "op": "c",
+        "ts_ms": 40_000_000,
+        "source": {"db": "d", "table": "a", "ts_ms": 40_000_000},
+        "after": {"id": 1},
+    }
     file, catalog = house.folder / "events.json", Catalog(str(house.folder))
     file.write_text(json.dumps(event) + "\n")
     catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
