@@ -51,7 +51,7 @@ class FileReading(EventReading):
         """The marks of the tables say all."""
 
     def wait(self) -> None:
-        SystemClock().sleep((self.run.call.interval or 0) / 1000)
+        SystemClock().sleep(self.run.interval_millis / 1000)
 
     def _read_file(self, file: SourceFile | None) -> None:
         """Read a file from where this run has read it to. One of the same size has nothing new."""

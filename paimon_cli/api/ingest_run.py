@@ -29,11 +29,12 @@ from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
 from paimon_cli.ingest.changes.event_lines import EventLines
-from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark
+from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
 from paimon_cli.options.choices import OnError
 from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.options.option_text import counted, printable
 from paimon_cli.pieces import PIECES
+from paimon_cli.requests.ingesting import INTERVAL_MILLIS
 
 if TYPE_CHECKING:
     from paimon_cli.api.ingest_call import IngestCall
@@ -80,6 +81,11 @@ class IngestRun:
         self.decoder = EventDecoder(self.format, self.wanted, self._position)
 
     @property
+    def interval_millis(self) -> int:
+        """The time between two commits of a run that follows its sources."""
+        return INTERVAL_MILLIS if self.call.interval is None else self.call.interval
+
+    @property
     def block_bytes(self) -> int:
         """The size of a block of events."""
         return min(PIECES.event_block_bytes, max(1, self.memory // BLOCK_SHARE))
@@ -116,8 +122,11 @@ class IngestRun:
         """Stop a table that has read this source before, if the source has another event before the mark now."""
         if self._block is None or (mark := target.marks.get(self._key)) is None:
             return
+        lines, begin = self._block
         try:
-            check_mark(mark, *self._block, self.gone.get(self._key, 0))
+            if self._key in self.behind and mark.position > lines.end + self.behind[self._key]:
+                raise has_changed(lines.source, mark, lines.unit)
+            check_mark(mark, lines, begin, self.gone.get(self._key, 0))
         except PaimonError as failure:
             self.stop(target, failure)
 

@@ -49,7 +49,7 @@ class TopicReading(EventReading):
     def round(self) -> None:
         """Read what came within an interval, or up to the ends that the topics had at the beginning."""
         clock, awaited = SystemClock(), set(self._held)
-        until = clock.now_millis() + (self.run.call.interval or 0)
+        until = clock.now_millis() + self.run.interval_millis
         while True:
             for partition, lines in self.topics.blocks():
                 awaited.discard(partition)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from paimon_cli.errors import PaimonError, TookTooLong
-from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
@@ -100,7 +99,7 @@ def health_of(table: ExaminedTable, name: str, *, with_advice: bool = False, wit
         snapshots=_known(lambda: len(table.ids)),
         uncompacted_seconds=_known(lambda: _uncompacted_seconds(table)),
         lag_seconds=_known(lambda: _lag_seconds(table)),
-        events_behind=_known(lambda: None if (lag := _lag(table)) is None else lag.behind),
+        events_behind=_known(lambda: None if (lag := table.lag) is None else lag.behind),
         read_bytes=None if read is None else read.bytes_read,
         read_requests=None if read is None else read.reads,
         findings=findings,
@@ -157,11 +156,6 @@ def _uncompacted_seconds(table: ExaminedTable) -> float | None:
     return None if since is None else max(0.0, (table.context.clock.now_millis() - since) / 1000)
 
 
-def _lag(table: ExaminedTable) -> ReadLag | None:
-    """What the newest recent commit of `ingest` says."""
-    return next((lag for snapshot in table.recent if (lag := ReadLag.of(snapshot.properties)) is not None), None)
-
-
 def _lag_seconds(table: ExaminedTable) -> float | None:
-    lag = _lag(table)
+    lag = table.lag
     return None if lag is None or lag.time is None else max(0.0, (table.context.clock.now_millis() - lag.time) / 1000)

@@ -9,6 +9,8 @@ from paimon_cli.options.choices import OnError
 from paimon_cli.requests.fields import Option, Parsed, Request, Size, Texts, Time
 
 MAX_SETTINGS_BYTES = 1 << 16
+INTERVAL_MILLIS = 10_000
+"""The interval of `--follow`, if none is given."""
 TABLES, FOLLOWING = "Tables", "Following"
 FormatName = Literal["debezium", "debezium-flat", "canal", "maxwell", "json"]
 
@@ -113,9 +115,9 @@ class TableIngestOptions(Request):
         ),
     ] = KafkaConf()
     follow: Annotated[bool, Option("Go on as files grow, and new ones or messages come, until stopped.", panel=FOLLOWING)] = False
-    interval: Annotated[Time, Option("With --follow: how often to look for new events, and to commit.", panel=FOLLOWING)] = Time(
-        "10 s"
-    )
+    interval: Annotated[
+        Time, Option("With --follow: how often to look for new events, and to commit. 10 s if not given.", panel=FOLLOWING)
+    ] = Time()
     max_rounds: Annotated[
         int | None, Option("With --follow: stop after this many looks.", metavar="N", min=1, panel=FOLLOWING)
     ] = None

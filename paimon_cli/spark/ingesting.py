@@ -34,7 +34,7 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
-from paimon_cli.ingest.changes.event_decoder import SourceTable, Wanted
+from paimon_cli.ingest.changes.event_decoder import SourceTable
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.options.choices import OnError
 from paimon_cli.pieces import PIECES
@@ -73,8 +73,9 @@ class StreamIngest(IngestOptions):
 
     def check(self) -> None:
         super().check()
-        if self.follow or self.max_rounds is not None:
-            raise UsageError("--follow is for sources that are read here", "a query has a trigger", "leave it out")
+        given = {"--follow": self.follow, "--interval": self.interval is not None, "--max-rounds": self.max_rounds is not None}
+        if chosen := [name for name, is_given in given.items() if is_given]:
+            raise UsageError(f"{chosen[0]} is for sources that are read here", "a query has a trigger", "leave it out")
         if self.kafka_conf:
             raise UsageError("--kafka-conf is for topics that are read here", "Spark reads them", "set options of the stream")
 
@@ -87,7 +88,7 @@ def ingest(stream: DataFrame, call: StreamIngest) -> DataStreamWriter:
     `stream`: a streaming DataFrame with the events in a column `value`, such as those of `format("kafka")` and `format("text")`;
     the columns `key`, `topic`, `partition` and `offset` of Kafka are used, too. `into`: a database, whose tables are created as
     needed, or one table. `warehouse`: the `url` of `Catalog`, and `options` its options. The others are those of
-    `Catalog.ingest`; `--follow`, `--interval` and `--kafka-conf` are for sources that are not read by Spark.
+    `Catalog.ingest`; `--follow`, `--interval`, `--max-rounds` and `--kafka-conf` are for sources that are not read by Spark.
 
         events = spark.readStream.format("kafka").options(**{"kafka.bootstrap.servers": "b:9092", "subscribe": "shop"}).load()
         writer = paimon.ingest(events, format="debezium", into="shop", primary_key="id")
@@ -180,9 +181,7 @@ class EventBatch:
         """The events, decoded for tables that are open and have their columns. New tables let them be decoded once more."""
         with _kept(self._messages()) as messages:
             while True:
-                for table in sorted(self.seen):
-                    self.run.wanted(table)
-                known: dict[SourceTable, Wanted | None] = {table: self.run.wanted(table) for table in self.seen}
+                known = {table: self.run.wanted(table) for table in sorted(self.seen)}
                 task = DecodingTask(self.run.format, known, max(1, self.run.memory // BLOCK_SHARE))
                 with _kept(messages.mapInArrow(task, EVENTS_SQL)) as events:
                     if not self._follow(events):

@@ -286,6 +286,20 @@ def test_a_topic_that_was_created_anew_is_noticed(tmp_path: Path, monkeypatch: p
     assert sorted(rows_of(tmp_path, "a")) == ["0", "1", "2"]
 
 
+def test_a_topic_that_was_created_anew_with_fewer_events_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka forgets the offsets of a group with its topic: only the table knows that it has read further than its end."""
+    monkeypatch.setattr(KafkaTopics, "key", lambda _, partition: f"kafka:c/{partition.name}")
+    with cluster() as first:
+        first.send("t", *map(created, range(6)))
+        ingest(tmp_path, first.url("t"), primary_key="id")
+    with cluster() as second:
+        second.send("t", *map(created, range(10, 13)))
+        with pytest.warns(UserWarning), pytest.raises(Refused, match="its event before offset 6 is another one"):
+            ingest(tmp_path, second.url("t", "?group=g"))
+        assert second.committed("g", "t")[0] < 0, "none of its events is taken for read"
+    assert len(rows_of(tmp_path, "a")) == 6
+
+
 def test_messages_that_are_too_large_are_refused(kafka: Cluster, tmp_path: Path) -> None:
     producer = Producer({"bootstrap.servers": kafka.brokers, "message.max.bytes": 9_000_000})
     producer.produce("large", json.dumps(debezium("a", "c", None, {"id": 1, "text": "x" * 5_000_000})).encode(), partition=0)

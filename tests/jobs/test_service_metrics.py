@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import BucketFigures
 from paimon_cli.jobs.service import service_metrics
@@ -51,7 +52,7 @@ def metrics() -> ServiceMetrics:
     clock = HandClock(110_000)
     measured = ServiceMetrics(Rounds(clock), clock, {"deletions": 7})
     tables = (
-        TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES, UpkeepDone(3, 9, 2, 100)),
+        TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES, UpkeepDone(3, 9, 2, 100), lag=ReadLag(80_000, 12)),
         TableRound('c."d', RoundState.FAILED, error=NotSupported("no", "")),
     )
     for table in tables:
@@ -93,6 +94,8 @@ def test_values_under_paimons_names_and_our_own(metrics: ServiceMetrics) -> None
     assert found[f"paimon_cli_sorted_runs_max{of}"] == 5
     assert (found[f"paimon_cli_read_bytes{of}"], found[f"paimon_cli_read_requests{of}"]) == (4000, 8)
     assert found[f"paimon_cli_oldest_uncompacted_seconds{of}"] == 60
+    assert (found[f"paimon_cli_ingest_lag_seconds{of}"], found[f"paimon_cli_ingest_events_behind{of}"]) == (30, 12)
+    assert not any(name.startswith("paimon_cli_ingest") and "c." in name for name in found), "it is no table of ingest"
     assert found[f"paimon_cli_compaction_read_bytes_total{of}"] == 2500
     assert found[f"paimon_cli_conflicts_total{of}"] == 1
     assert found[f"paimon_cli_expired_snapshots_total{of}"] == 3 and found[f"paimon_cli_orphans_deleted_total{of}"] == 2

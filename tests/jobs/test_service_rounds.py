@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import shutil
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from paimon_cli import Table
+from paimon_cli import Catalog, Table
 from paimon_cli.errors import PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
@@ -348,6 +349,35 @@ def test_findings_are_metrics(house: House) -> None:
     house.clock.millis += EXAMINED_EVERY_MILLIS
     service.run(10, 1)
     assert findings(metrics) == {}
+
+
+def test_the_lag_of_ingest_is_a_metric(house: House) -> None:
+    """Also where another commit has followed, and after a later event."""
+    event: dict[str, Any] = {
+        "op": "c",
+        "ts_ms": 40_000_000,
+        "source": {"db": "d", "table": "a", "ts_ms": 40_000_000},
+        "after": {"id": 1},
+    }
+    file, catalog = house.folder / "events.json", Catalog(str(house.folder))
+    file.write_text(json.dumps(event) + "\n")
+    catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+    house.names.append("shop.db/a")
+    write(house.context("shop.db/a"), [{"id": "2"}])
+    service, metrics = house.measured()
+
+    def lag() -> float:
+        (family,) = [family for family in metrics.collect() if family.name == "paimon_cli_ingest_lag_seconds"]
+        return family.samples[0].value * 1000
+
+    service.run(10, 1)
+    assert lag() == house.clock.millis - 40_000_000
+    file.write_text(
+        "".join(json.dumps({**event, "source": {**event["source"], "ts_ms": n}}) + "\n" for n in (40_000_000, 50_000_000))
+    )
+    catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+    service.run(10, 1)
+    assert lag() == house.clock.millis - 50_000_000
 
 
 def test_findings_cost_little(house: House) -> None:

@@ -114,7 +114,7 @@ class EventDecoder:
             return found
         schemas, schema_of = list[bytes](), np.full(len(lines), -1)
         if self.format.wraps:
-            payloads, schemas, schema_of = payloads_of(lines)
+            payloads, schemas, schema_of = payloads_of(lines, self.format)
             lines = _objects(payloads, found)  # a payload may be null
             schema_of = schema_of[np.isin(payloads.positions, lines.positions)]
         texts, kept = self._texts(lines, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.debezium_types import declared_columns
+from paimon_cli.ingest.changes.event_formats import EventFormat
 from paimon_cli.ingest.changes.event_lines import EventLines, pieces_of
 
 Codes = npt.NDArray[np.integer[Any]]
@@ -23,15 +25,18 @@ _OF_MAXWELL, _PRIMARY = frozenset(("database", "table")), "pk."
 _KEY, _COMMA, _DECODER = re.compile(r'\s*"(\w+)"\s*:\s*'), re.compile(r"\s*,"), json.JSONDecoder()
 
 
-def payloads_of(lines: EventLines) -> tuple[EventLines, list[bytes], Codes]:
+def payloads_of(lines: EventLines, format: EventFormat) -> tuple[EventLines, list[bytes], Codes]:
     """The payloads of events that come with their schema, the schemas, and which one each event has (-1: none).
 
     The schema part is the same text for most events of a table, so that only distinct ones are parsed.
     """
     wrapped = pc.starts_with(lines.texts, _WRAPPED).to_numpy(zero_copy_only=False)
+    candidates = pc.match_substring_regex(lines.texts, _MAYBE_WRAPPED).to_numpy(zero_copy_only=False)
+    if not candidates.any():
+        return lines, [], np.full(len(lines), -1)
     at = pc.find_substring(lines.texts, _PAYLOAD).to_numpy(zero_copy_only=False)
-    if not wrapped.any() or not (at[wrapped] > 0).all():
-        return _unwrapped_one_by_one(lines)
+    if (candidates != wrapped).any() or not (at[wrapped] > 0).all():
+        return _unwrapped_one_by_one(lines, format, candidates)
     offsets = np.frombuffer(lines.texts.buffers()[1], np.int64)[lines.texts.offset :][: len(lines) + 1]
     block, starts, ends = lines.texts.buffers()[2], offsets[:-1], offsets[1:]
     cut = np.where(wrapped, starts + at, starts)
@@ -40,35 +45,40 @@ def payloads_of(lines: EventLines) -> tuple[EventLines, list[bytes], Codes]:
     encoded = pc.dictionary_encode(heads)
     schemas = [one.as_py() for one in encoded.dictionary]
     if any(schema and declared_columns(schema) is None for schema in schemas):
-        return _unwrapped_one_by_one(lines)
+        return _unwrapped_one_by_one(lines, format, candidates)
     return lines.with_texts(texts), schemas, np.where(wrapped, encoded.indices.to_numpy(), -1)
 
 
-def _unwrapped_one_by_one(lines: EventLines) -> tuple[EventLines, list[bytes], Codes]:
+def _unwrapped_one_by_one(
+    lines: EventLines, format: EventFormat, candidates: npt.NDArray[np.bool_]
+) -> tuple[EventLines, list[bytes], Codes]:
     """The same for events that write it in another way, have no schema, or one that is not of rows."""
     none = np.full(len(lines), -1)
-    candidates = pc.match_substring_regex(lines.texts, _MAYBE_WRAPPED).to_numpy(zero_copy_only=False)
-    if not candidates.any():
-        return lines, [], none
     texts, schemas = lines.texts.to_pylist(), dict[bytes, int]()
+    signs = {path[0] for path in (format.operation, *format.marks) if path}
     for index in np.flatnonzero(candidates):
-        if (found := _parts_of(texts[index])) is None:
+        if (found := _parts_of(texts[index], signs)) is None:
             continue
         schema, texts[index] = found
-        if declared_columns(schema) is not None:
+        if schema and declared_columns(schema) is not None:
             none[index] = schemas.setdefault(schema, len(schemas))
     return lines.with_texts(pa.array(texts, pa.large_binary())), list(schemas), none
 
 
-def _parts_of(event: bytes) -> tuple[bytes, bytes] | None:
-    """The texts of the schema and of the payload of an event; None if it has other parts."""
+def _parts_of(event: bytes, signs: Set[str]) -> tuple[bytes, bytes] | None:
+    """The texts of the schema and of the payload of an event; None if it has other parts.
+
+    A payload may come without a schema, which is empty then, if it has one of the keys of an envelope: `signs`.
+    """
     parts = dict[str, bytes]()
+    payload: object = None
     try:
         text = event.decode()
         at = end = 1
         while (match := _KEY.match(text, at)) is not None and len(parts) < len(_PARTS):
             begin = match.end()
-            _, end = _DECODER.raw_decode(text, begin)
+            value, end = _DECODER.raw_decode(text, begin)
+            payload = value if match[1] == "payload" else payload
             parts[match[1]] = text[begin:end].encode()
             comma = _COMMA.match(text, end)
             if comma is None:
@@ -77,7 +87,10 @@ def _parts_of(event: bytes) -> tuple[bytes, bytes] | None:
         is_whole = text[end:].strip() == "}"
     except (ValueError, RecursionError):
         return None
-    return (parts["schema"], parts["payload"]) if is_whole and parts.keys() == _PARTS else None
+    if not is_whole or not parts.keys() <= _PARTS or "payload" not in parts:
+        return None
+    is_envelope = isinstance(payload, dict) and not signs.isdisjoint(payload)
+    return (parts.get("schema", b""), parts["payload"]) if "schema" in parts or is_envelope else None
 
 
 def names_in_key(keys: pa.Array | None) -> tuple[str, ...]:
@@ -92,7 +105,7 @@ def names_in_key(keys: pa.Array | None) -> tuple[str, ...]:
         parsed = json.loads(given[len(given) - 1].as_py())
     except (ValueError, RecursionError):
         return ()
-    if isinstance(parsed, dict) and parsed.keys() == _PARTS:
+    if isinstance(parsed, dict) and parsed.keys() <= _PARTS and isinstance(parsed.get("payload"), dict):
         parsed = parsed["payload"]
     if not isinstance(parsed, dict):
         return ()

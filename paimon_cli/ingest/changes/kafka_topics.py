@@ -271,7 +271,7 @@ class KafkaTopics:
         """How many messages there are from an offset on, as far as the brokers have told."""
         asked = self.client.kafka.TopicPartition(*partition)
         _, high = self._consumer.get_watermark_offsets(asked, cached=True)
-        return max(0, int(high) - position)
+        return max(0, int(high) - position, self.places[partition].end - position)
 
     def key(self, partition: Partition) -> str:
         """The name under which tables remember a partition."""

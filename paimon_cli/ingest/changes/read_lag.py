@@ -41,3 +41,4 @@ class ReadLag:
 
 
 _OPTIONAL = frozenset(("time", "behind", "schema"))
+NO_LAG = ReadLag()

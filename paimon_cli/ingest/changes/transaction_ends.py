@@ -14,15 +14,14 @@ _MAXWELL = "maxwell"
 _COMMITS, _IN_TRANSACTION = r'^\{[^{]*"commit"\s*:\s*true', r'^\{[^{]*"xid"\s*:\s*\d'
 """What precedes the row of Maxwell's events: `commit` is in the last one of a transaction, `xid` in all of them."""
 _ID = r'"transaction"\s*:\s*\{[^{}]*?"id"\s*:\s*"(?P<id>[^"]*)"'
-_END = r'"status"\s*:\s*"END"'
 
 
 def complete_events(lines: EventLines, format: str) -> int:
     """How many events of a block belong to transactions that end in it. The others begin one whose end is still to come.
 
     Maxwell marks the last event of a transaction. Debezium writes the id of the transaction into each event
-    (`provide.transaction.metadata`), so that it ends where another one begins, or at an event of its topic of transactions. All
-    events are complete if the stream marks nothing.
+    (`provide.transaction.metadata`), so that it ends where another one, or an event of none, follows. All events are complete if
+    the stream marks nothing.
     """
     if not len(lines):
         return 0

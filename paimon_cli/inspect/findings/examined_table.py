@@ -13,6 +13,7 @@ from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.stale_buckets import mixed_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import UnfinishedRescale, unfinished_rescale
+from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.finding import Code, Remedy
 from paimon_cli.inspect.next_compaction import next_compactions
 from paimon_cli.lsm.compaction_simulation import OnCommit
@@ -114,6 +115,11 @@ class ExaminedTable:
         if self.latest is None:
             return []
         return list(self.context.snapshots.newest_first(RECENT, on_damage=self.note_damage))
+
+    @cached_property
+    def lag(self) -> ReadLag | None:
+        """What the newest recent commit of `ingest` says."""
+        return next((lag for snapshot in self.recent if (lag := ReadLag.of(snapshot.properties)) is not None), None)
 
     @cached_property
     def writes(self) -> list[Snapshot]:

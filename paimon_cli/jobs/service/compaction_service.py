@@ -17,6 +17,7 @@ from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, TookTooLong
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
@@ -53,8 +54,8 @@ class _Known:
     """What the service remembers about a table between rounds. `history` is None until the table was opened.
 
     A quiet table is planned again when a snapshot follows `seen`, any table when it is due; from `examine_millis` on its findings
-    are counted with the next plan. `is_looked_at`: also by a look that was given up and has not ended; there is no other one
-    meanwhile, or a table that hangs would cost a thread in each round.
+    are counted with the next plan. `lag`: of the last commit of `ingest` that was seen. `is_looked_at`: also by a look that was
+    given up and has not ended; there is no other one meanwhile, or a table that hangs would cost a thread in each round.
     """
 
     last: TableRound
@@ -67,6 +68,7 @@ class _Known:
     orphans_due_millis: int = 0
     is_looked_at: bool = False
     findings: Findings | None = None
+    lag: ReadLag | None = None
     examine_millis: int = 0
 
     @contextlib.contextmanager
@@ -242,6 +244,7 @@ class CompactionService:
         known = self._known[turn.table]
         known.history, known.seen, known.is_quiet = turn.history, turn.snapshot_id, True
         known.due_millis = turn.due_millis(self.clock.now_millis() + RECHECK_MILLIS)
+        known.lag = turn.lag or known.lag
         if turn.findings is not None:
             known.findings, known.examine_millis = turn.findings, self.clock.now_millis() + EXAMINED_EVERY_MILLIS
 
@@ -333,7 +336,7 @@ class CompactionService:
     def _note(self, done: TableRound, interval: int) -> None:
         """Remember the outcome for a table and when it is due again, and report it."""
         known, now, budget = self._known[done.table], self.clock.now_millis(), self._budgets.of(done.table)
-        known.last = done = replace(done, findings=known.findings)
+        known.last = done = replace(done, findings=known.findings, lag=known.lag)
         if done.state == RoundState.HELD and self.leases is not None:
             is_single = self.budget is not None and self.budget.daily is None
             known.due_millis = now + (interval if is_single else max(interval, self.leases.lives_millis))

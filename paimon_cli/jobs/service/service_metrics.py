@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import UsageError
+from paimon_cli.ingest.changes.read_lag import NO_LAG, ReadLag
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.service.service_turn import Findings
@@ -47,6 +48,7 @@ class _TableFigures:
     state: str = RoundState.NOTHING
     figures: BucketFigures = NO_BUCKETS
     findings: Findings = field(default_factory=dict)
+    lag: ReadLag = NO_LAG
     compactions: int = 0
     buckets: int = 0
     input_bytes: int = 0
@@ -68,6 +70,7 @@ class _TableFigures:
     def add(self, done: TableRound) -> None:
         summary, self.state, self.figures = done.summary, done.state, done.figures
         self.findings = done.findings or {}
+        self.lag = done.lag or NO_LAG
         self.conflicts += summary.conflicts
         self.failures += done.error is not None and done.state != RoundState.GONE
         self.upkeep += done.upkeep
@@ -194,10 +197,14 @@ class ServiceMetrics:
         )
 
 
+def _seconds_since(millis: int | None, now_millis: int) -> float | None:
+    return None if millis is None else max(0, now_millis - millis) / 1000
+
+
 def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str, float | None]]:
     """The name, help text and value of each metric of a table."""
     figures, done = table.figures, table.compactions
-    age = None if figures.uncompacted_since is None else max(0, now_millis - figures.uncompacted_since) / 1000
+    age, lag = _seconds_since(figures.uncompacted_since, now_millis), table.lag
 
     def average(total: float) -> float:
         return total / done if done else 0
@@ -233,6 +240,12 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
         ("paimon_cli_read_requests", "Requests to an object store that fetch all data files.", figures.read_requests),
         ("paimon_cli_sorted_runs_max", "Most sorted runs in one bucket.", figures.most_runs),
         ("paimon_cli_oldest_uncompacted_seconds", "Age of the oldest file waiting for a compaction.", age),
+        (
+            "paimon_cli_ingest_lag_seconds",
+            "Age of the newest change that ingest committed.",
+            _seconds_since(lag.time, now_millis),
+        ),
+        ("paimon_cli_ingest_events_behind", "Events of topics not yet read when ingest last committed.", lag.behind),
         ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions.", table.input_bytes),
         ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions.", table.output_bytes),
         ("paimon_cli_conflicts_total", "Buckets that another job changed in the meantime.", table.conflicts),

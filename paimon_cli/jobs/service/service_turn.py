@@ -16,6 +16,7 @@ from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSucces
 from paimon_cli.history.live_files import LazyBuckets
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
 from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
@@ -116,7 +117,8 @@ class Turn:
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
     `is_shared`: other services may have had the table since it was planned.
     `wanted`: by each compaction, split and merge of buckets; `is_by_goal`: whether a goal gave the scores.
-    `findings`: None if the table was not examined. `problem`: why it cannot be compacted, if there is more to do than that.
+    `findings`: None if the table was not examined. `lag`: of the newest commit of `ingest`; None if none was seen.
+    `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
     table: str
@@ -142,6 +144,7 @@ class Turn:
     turn_bytes: int | None = None
     is_unfinished: bool = False
     findings: Findings | None = None
+    lag: ReadLag | None = None
     problem: PaimonError | None = None
     is_by_goal: bool = False
     is_shared: bool = False
@@ -224,9 +227,11 @@ def look(
     """
     context = open_table()
     examined = ExaminedTable(context, table)
+    lag: ReadLag | None = None
 
     def keep(snapshot: Snapshot, buckets: LazyBuckets) -> None:
-        nonlocal examined
+        nonlocal examined, lag
+        lag = ReadLag.of(snapshot.properties)
         if not request.partition and not request.bucket:
             examined = ExaminedTable.as_planned(context, table, snapshot, buckets)
 
@@ -240,6 +245,9 @@ def look(
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket):
             states[decision.bucket_id] = decision.state
+    findings = None if examine_seconds is None else _findings_of(examined, examine_seconds)
+    if lag is None and examine_seconds is not None:
+        lag = _lag_of(examined, examine_seconds)
     options = context.options
     counts = forced_every(options) is not None and any(decision.state.waits for decision in plan.decisions)
     return Turn(
@@ -263,7 +271,8 @@ def look(
         plan=plan,
         budget=Budget(context.clock),
         opened=context,
-        findings=None if examine_seconds is None else _findings_of(examined, examine_seconds),
+        findings=findings,
+        lag=lag,
         problem=problem,
         is_by_goal=request.merges is not None,
     )
@@ -274,6 +283,13 @@ def _findings_of(table: ExaminedTable, seconds: float) -> Findings:
         return counted_findings(within(seconds, lambda: findings_of(table, costs=(METADATA,)), table.argument))
     except TookTooLong as error:
         return findings_about(table.argument, error)
+
+
+def _lag_of(table: ExaminedTable, seconds: float) -> ReadLag | None:
+    try:
+        return within(seconds, lambda: table.lag, table.argument)
+    except PaimonError:  # it is a finding
+        return None
 
 
 def findings_about(table: str, error: PaimonError) -> Findings:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable, class_of_code
+from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.engine import Progress
@@ -41,8 +42,9 @@ class TableRound:
     """What one round did to one table. `error`: None unless the state is `try again`, `gone` or `failed`.
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
-    examined. `left`: what its turn did not do; `is_unfinished`: the next round does. `expired_by`: the snapshots that dropped
-    partitions. `budget_left`: bytes that the budget afterwards suffices for; None without one.
+    examined. `lag`: of the last commit of `ingest` that was seen. `left`: what its turn did not do; `is_unfinished`: the next
+    round does. `expired_by`: the snapshots that dropped partitions. `budget_left`: bytes that the budget afterwards suffices for;
+    None without one.
     """
 
     table: str
@@ -53,6 +55,7 @@ class TableRound:
     upkeep: UpkeepDone = NOT_KEPT_UP
     is_new: bool = True
     findings: Findings | None = None
+    lag: ReadLag | None = None
     left: Left = NOTHING_LEFT
     is_unfinished: bool = False
     expired_by: tuple[int, ...] = ()

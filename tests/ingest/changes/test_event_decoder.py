@@ -6,6 +6,7 @@ import io
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -13,6 +14,7 @@ from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
 from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
+from paimon_cli.ingest.changes.event_payloads import names_in_key
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
 
@@ -104,6 +106,25 @@ def test_the_schema_part_gives_the_types(spaced: bool, payload_first: bool) -> N
     assert len(rows(found)) == 2
     plain = debezium("t", "c", None, {"id": 2, "day": 5})
     assert [len(one.operations) for one in decoded("debezium", text, plain, text).events] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "format, row", [("debezium", debezium("t", "c", None, {"id": 1})), ("debezium-flat", {"id": 1, "__op": "c"})]
+)
+def test_a_payload_may_come_without_its_schema(format: str, row: Any) -> None:
+    """A flat row may have a column of this name, and other forms stand beside it."""
+    declared = json.dumps({"schema": None, "payload": row}, separators=(",", ":"))
+    found = decoded(format, {"payload": row}, row, declared, {"schema": None, "payload": row})
+    assert not found.bad and [row["id"] for one in found.events for _, row in rows(one)] == [1] * 4
+    (column,) = decoded("debezium-flat", {"payload": {"id": 1}}).events
+    assert column.read.lines.texts.to_pylist() == [b'{"payload": {"id": 1}}']
+    (bad,) = decoded("debezium", {"payload": {"id": 1}}).bad
+    assert bad.reason.startswith("it has no 'op'")
+
+
+def test_the_key_of_a_payload_without_schema() -> None:
+    assert names_in_key(pa.array([b'{"payload": {"id": 1}}'])) == ("id",)
+    assert names_in_key(pa.array([b'{"payload": 1}'])) == ("payload",)
 
 
 def test_a_changed_schema_cuts_the_events_of_a_table() -> None:
