@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 
 from paimon_cli.catalog.metastore.configuration_files import user_file_of
+from paimon_cli.catalog.metastore.settings import PROFILE_VARIABLE
 from paimon_cli.catalog.warehouse_policy import PolicyFile, name_of_place, own_rules, policy_of_place
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.maintain.policy import Policy, PolicyKey, TablePolicy
 from paimon_cli.maintain.read_rates import LONGEST_READS_NAME, MOST_READS_OBJECTS, day_of
@@ -121,13 +122,18 @@ def _of_process() -> OwnReads:
 def count_read(
     location: TablePlace, profile: str | None, partitions: Callable[[], Sequence[str]], warn: Callable[[str], None]
 ) -> None:
-    """Count a read of a table, if the user's own configuration asks for it. Raises `UsageError` for mistakes in its policy."""
+    """Count a read of a table, if the user's own configuration asks for it. A mistake in its policy is a warning: reads go on."""
     path = user_file_of(os.environ)
     try:
         found = os.stat(path)
     except OSError:
         return
-    rules = _rules(path, found.st_mtime_ns, found.st_size, os.getcwd(), profile)
+    chosen = profile or os.environ.get(PROFILE_VARIABLE) or None
+    try:
+        rules = _rules(path, found.st_mtime_ns, found.st_size, os.getcwd(), chosen)
+    except UsageError as error:
+        warn(f"reads are not counted: {error.message}")
+        return
     share = TablePolicy(tuple(rules.about(*name_of_place(location)).settings)).value(PolicyKey.COUNT_READS)
     if share is not None:
         _of_process().count(location, share, partitions, warn)
