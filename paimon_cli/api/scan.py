@@ -241,9 +241,15 @@ def installed(name: str, extra: str = "") -> Any:
 def open_scan(table: OpenedTable, call: ScanCall) -> Scan:
     """Plan a scan: find the snapshot, and check columns and condition against its schema."""
     from paimon_cli.jobs.row_scan import ReadRequest
+    from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
     increment = None if call.incremental is None else _increment_of(call.incremental, call.incremental_mode)
-    return _planned(table, ReadRequest.of(call, increment=increment))
+    scan = _planned(table, ReadRequest.of(call, increment=increment))
+    if scan.rows.is_of_latest and table.branch == MAIN_BRANCH:
+        from paimon_cli.catalog.own_reads import count_read
+
+        count_read(table.context.place, table.runtime.profile, scan.rows.partitions_read, table.runtime.warn)
+    return scan
 
 
 def _planned(table: OpenedTable, request: ReadRequest, parsed: Predicate | None = None) -> Scan:
@@ -300,8 +306,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def replanned(scan: Scan, predicate: Predicate | None = None, **changes: Any) -> Scan:
     """The scan with other options, at the snapshot that it has read. `predicate`: its new condition, if that changes."""
     request, snapshot = scan.rows.request, scan.rows.plan.snapshot
-    is_latest = (request.snapshot, request.tag, request.as_of, request.increment) == (None, None, None, None)
-    if snapshot is not None and is_latest and scan._table.context.snapshots.latest_id() != snapshot.id:
+    if snapshot is not None and scan.rows.is_of_latest and scan._table.context.snapshots.latest_id() != snapshot.id:
         changes["snapshot"] = snapshot.id
     return _planned(scan._table, replace(request, **changes), predicate or scan.rows.predicate)
 

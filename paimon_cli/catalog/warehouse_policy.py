@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from paimon_cli.errors import Conflict, DamagedFile, NotSupported, PaimonError, 
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.maintain.policy import Policy, PolicyKey, TablePolicy
 from paimon_cli.maintain.policy_text import PlacedValue
-from paimon_cli.maintain.read_rates import READS_FILE, ReadCounts
+from paimon_cli.maintain.read_rates import MOST_READS_OBJECTS, READS_DIRECTORY, READS_FILE, ReadCounts, day_of
 from paimon_cli.maintain.trash import KEPT_DIRECTORY
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.storage import Storage, link_target, swap
@@ -55,15 +55,35 @@ class PolicyFile:
         except FileNotFoundError:
             return None
 
+    @property
+    def counted_directory(self) -> str:
+        """The directory of what processes counted."""
+        return f"{self.path.rpartition('/')[0]}/{READS_DIRECTORY}"
+
+    def counted_names(self) -> list[str]:
+        """The objects of what processes counted, the newest first. Raises `DamagedFile` for a link."""
+        self._refuse_links(self.counted_directory.rpartition("/")[0], self.counted_directory)
+        found = (status.name for status in self.storage.list_directory(self.counted_directory) if not status.is_directory)
+        return sorted((name for name in found if day_of(name) is not None), reverse=True)
+
     def reads(self) -> ReadCounts:
-        """The counts in the file beside it; none without it. Raises `UsageError` for what is no count."""
-        path = f"{self.path.rpartition('/')[0]}/{READS_FILE}"
-        if link_target(self.storage, path) is not None:
-            raise DamagedFile(f"{path} is a link", "counts of reads are a file of their own", "delete the link", path=path)
+        """The counts in the file beside it, and those of processes. Raises `UsageError` for what is no count."""
+        directory = self.counted_directory
+        found = [(f"{directory.rpartition('/')[0]}/{READS_FILE}", READS_FILE)]
+        found += [(f"{directory}/{name}", f"{READS_DIRECTORY}/") for name in self.counted_names()[:MOST_READS_OBJECTS]]
+        return ReadCounts.together(self._counts(path, source) for path, source in found)
+
+    def _counts(self, path: str, source: str) -> ReadCounts:
+        self._refuse_links(path)
         try:
-            return ReadCounts.read(self.storage.read_bytes(path), path)
+            return replace(ReadCounts.read(self.storage.read_bytes(path), path), source=source)
         except FileNotFoundError:
             return _NO_COUNTS
+
+    def _refuse_links(self, *paths: str) -> None:
+        for path in paths:
+            if link_target(self.storage, path) is not None:
+                raise DamagedFile(f"{path} is a link", "counts of reads are files of their own", "delete the link", path=path)
 
     def policy(self) -> Policy:
         """The rules; none without a file. Raises `UsageError` for mistakes, `DamagedFile` for a link."""
@@ -82,7 +102,7 @@ class PolicyFile:
             first = found.refused[0]
             raise UsageError(
                 f"{first.place}: {first.key} is not taken from a warehouse",
-                "many may write there, so its policy starts no program and names no host",
+                "many may write there, so its policy starts no program, names no host and lets no reader write",
                 f"put it under policy in {user_file_of(os.environ)}",
             )
         before = self.content()
@@ -222,8 +242,8 @@ class Policies:
         return self.reads(location).proportion(".".join(name_of_place(location)), partition)
 
     def reads_from(self, location: TablePlace) -> str:
-        """The file that has counts of reads, if there is one with counts; else empty."""
-        return READS_FILE if self.reads(location).counts else ""
+        """Which files have counts of reads, if there are counts; else empty."""
+        return self.reads(location).source
 
     def reads(self, location: TablePlace) -> ReadCounts:
         """The counts of reads in the warehouse of a table. They only say what comes first, so that damage is a warning."""

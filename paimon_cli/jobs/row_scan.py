@@ -85,6 +85,12 @@ class RowScan:
         return (*((KIND_FIELD,) if self.request.row_kind else ()), *self.selection.fields)
 
     @property
+    def is_of_latest(self) -> bool:
+        """Whether the latest snapshot was asked for: no older one, and no changes."""
+        request = self.request
+        return (request.snapshot, request.tag, request.as_of, request.increment) == (None, None, None, None)
+
+    @property
     def waiting_text(self) -> str:
         """What to tell the user about records that wait for a compaction; empty if there are none."""
         waiting, snapshot = self.plan.counts.waiting_records, self.plan.snapshot
@@ -94,6 +100,10 @@ class RowScan:
             of_changes = self.request.increment is not None
             return waiting_text(self.context.layout.argument, waiting, of_changes=of_changes)
         return f"{counted(waiting, 'stored record')} of snapshot {snapshot.id} waited for a compaction and cannot be read there"
+
+    def partitions_read(self) -> list[str]:
+        """The paths of the partitions that are read; one empty path without partitions."""
+        return [self.context.partition_path_of(partition).rstrip("/") for partition in self.plan.partitions]
 
     def parts(self) -> list[RowScan]:
         """The scan in parts, each to be read by one thread of a task. Picklable; limit and order hold only within a part.

@@ -67,6 +67,7 @@ class PolicyKey:
     TAGS = "retention.tags"
     HOOKS = "hooks"
     HOSTS = "hosts"
+    COUNT_READS = "count-reads"
 
 
 _GROUPS = _CAPS, RETENTION = "caps", "retention"
@@ -115,6 +116,14 @@ def _reads(text: str) -> float:
     return number / _HOURS[unit.strip()]
 
 
+def _share(text: str) -> float:
+    """A share above 0, at most 1."""
+    percent = plain_number(text.removesuffix("%").strip()) if text.endswith("%") else None
+    if percent is None or not 1 <= percent <= 100:
+        raise UsageError(f"'{text}' is no share of reads", "it is a whole number of percent from 1 to 100", "such as 5%")
+    return percent / 100
+
+
 def _time(text: str) -> int:
     if text.strip().isdigit():
         raise UsageError(f"'{text}' is a time without a unit", "it could be meant in any", "such as 7 d or 12 h")
@@ -155,6 +164,7 @@ _KEYS: Mapping[str, _Key] = {
     PolicyKey.TAGS: _Key(_time),
     PolicyKey.HOOKS: _Key(_hooks, is_list=True, is_own=True),
     PolicyKey.HOSTS: _Key(_hosts, is_list=True, is_own=True),
+    PolicyKey.COUNT_READS: _Key(_share, is_own=True),
 }
 """How the value of each key is read."""
 

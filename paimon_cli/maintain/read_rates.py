@@ -5,14 +5,17 @@
 Only the proportions count: on average, what is listed is read as often as where nothing is known. Counts are samples, so they are
 shrunk to their mean, the more the less they differ from what chance alone would make of it (a gamma prior over Poisson counts, by
 the moments of the sample). What the file does not name counts as not read in its time.
+Beside it, the directory `reads` has objects of the same form, each with the reads that one process counted on one day.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 
 from paimon_cli.errors import UsageError
@@ -21,15 +24,36 @@ from paimon_cli.maintain.policy_text import at
 READS_FILE = "reads.ndjson"
 MAX_READS_FILE, MAX_READS_LINES, LONGEST_READS_NAME = 32 << 20, 200_000, 2000
 """Bounds of the file (bytes), of its lines, and of a name in it (characters)."""
+READS_DIRECTORY, MOST_READS_OBJECTS = "reads", 500
+"""The directory of what processes counted, and how many objects it has at most: beyond that none is added, and none is read."""
+_OBJECT = re.compile(r"reads-([0-9]{4}-[0-9]{2}-[0-9]{2})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.ndjson")
 _MOST_READS = 1e15
 _WHOLE = ""
 
 
 @dataclass(frozen=True)
 class ReadCounts:
-    """Reads by table (`db.table`) and path of the partition, empty for reads of the whole table. `shrunk` is what to believe."""
+    """Reads by table (`db.table`) and path of the partition, empty for reads of the whole table. `shrunk` is what to believe.
+
+    `source`: where they come from, such as `reads.ndjson`; empty without counts.
+    """
 
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    source: str = ""
+
+    @staticmethod
+    def together(parts: Iterable[ReadCounts]) -> ReadCounts:
+        """The sum of all, with their sources. Raises `UsageError` for more partitions than a file may name."""
+        counts: dict[tuple[str, str], float] = {}
+        sources: dict[str, None] = {}
+        for part in parts:
+            sources.update({part.source: None} if part.counts else {})
+            for key, reads in part.counts.items():
+                counts[key] = counts.get(key, 0.0) + reads
+            if len(counts) > MAX_READS_LINES:
+                why = f"reads of more than {MAX_READS_LINES:,} partitions were counted"
+                raise UsageError("there are too many counts of reads", why, f"delete files in the directory {READS_DIRECTORY}")
+        return ReadCounts(counts, ", ".join(sources))
 
     @staticmethod
     def read(content: bytes, name: str) -> ReadCounts:
@@ -80,6 +104,19 @@ class ReadCounts:
         mean = sum(self.counts.values()) / max(1, size)
         variance = sum((each - mean) ** 2 for each in self.counts.values()) / max(1, size - 1)
         return mean, math.inf if not mean or variance <= mean else mean / (variance - mean)
+
+
+def day_of(name: str) -> date | None:
+    """The day of an object in the directory of counts; None for any other name.
+
+    >>> day_of("reads-2026-11-29-0123abcd-0123-0123-0123-0123456789ab.ndjson")
+    datetime.date(2026, 11, 29)
+    """
+    found = _OBJECT.fullmatch(name)
+    try:
+        return None if found is None else date.fromisoformat(found.group(1))
+    except ValueError:
+        return None
 
 
 def _line(found: object) -> tuple[str, str, float]:

@@ -141,6 +141,15 @@ class ReadPlan:
         return splits.size if isinstance(splits, PlannedSplits) else sum(split.size for split in splits)
 
     @property
+    def partitions(self) -> list[bytes]:
+        """The partitions whose files are read, each once."""
+        splits = self.splits
+        if isinstance(splits, PlannedSplits):
+            table = splits.buckets.table
+            return [table.partitions[code] for code in np.unique(table.codes[splits.files]).tolist()]
+        return list(dict.fromkeys(split.bucket.partition for split in splits))
+
+    @property
     def row_count(self) -> int:
         """The number of rows in all files, before merging."""
         splits = self.splits

@@ -22,6 +22,7 @@ BOUNDS = {
     "_SUCCESS": 64 * _KB,
     "policy.yaml": _MB,
     "reads.ndjson": 32 * _MB,
+    "reads-": 16 * _MB,
     "removal-": 128 * _MB,
     "manifest-": 512 * _MB,
     "index-manifest-": 512 * _MB,
