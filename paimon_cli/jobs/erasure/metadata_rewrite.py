@@ -163,11 +163,16 @@ class MetadataRewrite:
         return self._written(entry, content, listed, len(listed))
 
     def _hashes(self, entry: IndexManifestEntry) -> IndexFileMeta | None:
-        """The hashes of the keys that are left. Another key with the hash of an erased one keeps it."""
+        """The hashes of the keys that are left. Another key with the hash of an erased one keeps it.
+
+        An index without hashes is dropped: nothing is left in its bucket, and its entry would keep the partition's values.
+        """
         if self.erased_hashes is None:
             return entry.index_file
         hashes = read_key_hashes(self.context, entry.index_file)
         gone = np.isin(hashes, self.erased_hashes(entry.bucket_id, hashes))
+        if gone.all():
+            return None
         if not gone.any():
             return entry.index_file
         return write_key_hashes(self.context, entry.bucket_id, hashes[~gone], "")

@@ -80,7 +80,10 @@ def _with_rows(
 
 
 def _in_metadata(context: TableContext, inventory: Inventory, keys: ErasedKeys, hashes: ErasedHashes) -> Iterator[str]:
-    """The manifests that have an erased key as a bound of a file, and hash indexes with the hash of one that no other key has."""
+    """The manifests that have an erased key as a bound of a file, and hash indexes with the hash of one that no other key has.
+
+    An index of a partition without files holds no rows any more, yet its entry has the partition's values.
+    """
     for name in inventory.manifests:
         if any(keys.are_bounds(context, entry) for entry in context.manifests.manifest(name)):
             yield context.layout.manifest(name)
@@ -90,3 +93,8 @@ def _in_metadata(context: TableContext, inventory: Inventory, keys: ErasedKeys, 
             stored = read_key_hashes(context, file)
             if np.isin(stored, hashes(entry.bucket_id, stored)).any():
                 yield context.layout.index(file.file_name)
+    live = {file.entry.partition for file in inventory.files.values()}
+    for name, entries in inventory.indexes.items():
+        left = {entry.partition for entry in entries if entry.index_file.index_type == HASH} - live
+        if any(len(keys.in_partition(context, partition)) for partition in left):
+            yield context.layout.manifest(name)

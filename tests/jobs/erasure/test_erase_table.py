@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.table import Table
+from paimon_cli.bucket.hash_index import read_key_hashes, write_key_hashes
 from paimon_cli.errors import NotSupported, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.certificate import Certificate
 from paimon_cli.jobs.erasure.erase_job import Erasure
+from paimon_cli.jobs.erasure.metadata_rewrite import MetadataRewrite
 from paimon_cli.jobs.erasure.unnamed_files import _PAUSES
 from paimon_cli.jobs.staging.stage_job import StageFile
+from paimon_cli.metadata.data_file import IndexFileMeta, IndexManifestEntry
 from paimon_cli.storage.injected import SystemClock
 from tests.goldens import golden_table
 from tests.jobs.erasure.plain_scan import files_with
@@ -168,6 +172,35 @@ def test_the_rows_of_an_append_table_are_gone(bucket: int, tmp_path: Path) -> No
     done = table.erase("k = 'user-0007'")
     assert done.keys is None and done.rows == 3 and done.found == ()
     check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
+
+
+def test_the_values_of_a_partition_that_is_emptied_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index manifest must not keep the entry of an empty hash index: it has the values of the partition."""
+    columns = {"p": "STRING NOT NULL", "id": "BIGINT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["p", "id"], ["p"], -1)
+    for others in ("a", "b"):
+        write(context, [{"p": "VICTIM", "id": 1}, {"p": others, "id": 4}])
+    table = Table.open(context.url)
+    before = States.of(context.url)
+    with monkeypatch.context() as patch:  # what an earlier version left behind is found, and then erased
+        patch.setattr(MetadataRewrite, "_index_file", _emptied)
+        assert any("index-manifest" in path for path in table.erase("p = 'VICTIM'").found)
+    assert table.erase(keys=[{"p": "VICTIM", "id": 1}]).found == ()
+    check(context.url, before, lambda one: one["p"] != "VICTIM", "VICTIM")
+    write(context, [{"p": "VICTIM", "id": 2}])
+    assert {"p": "VICTIM", "id": 2} in rows(context)
+
+
+def _emptied(rewrite: MetadataRewrite, entry: IndexManifestEntry) -> IndexFileMeta:
+    """As `_index_file`, but with an empty index in the place of one that is dropped."""
+    index, context = entry.index_file, rewrite.context
+    stored = read_key_hashes(context, index)
+    assert rewrite.erased_hashes is not None
+    gone = np.isin(stored, rewrite.erased_hashes(entry.bucket_id, stored))
+    if not gone.any():
+        return index
+    rewrite._replace(context.layout.index(index.file_name), True)
+    return write_key_hashes(context, entry.bucket_id, stored[~gone], "")
 
 
 def test_keys_of_a_file(tmp_path: Path) -> None:
