@@ -22,7 +22,7 @@ _FIXED = {
     pa.timestamp("ns", "UTC"): (Primitive.TIMESTAMP_NANOS, "<i8"),
 }
 _DECIMALS = ((Primitive.DECIMAL4, 9, 4), (Primitive.DECIMAL8, 18, 8), (Primitive.DECIMAL16, 38, 16))
-_NO_SEPARATOR = pa.scalar(b"", pa.binary())
+_NO_SEPARATOR = b""  # no Arrow scalar: making one imports pandas
 
 
 def scalar_nodes(values: pa.Array) -> pa.BinaryArray:

@@ -172,7 +172,7 @@ def expiry_reads_a_stale_latest() -> Patch:
 def orphans_of_any_age_are_deleted() -> Patch:
     """It deletes files of a commit in progress."""
     real = orphans.list_candidates
-    return patch.object(orphans, "list_candidates", lambda context, older_than: real(context, YOUNG + 1))
+    return patch.object(orphans, "list_candidates", lambda context, older_than, *more: real(context, YOUNG + 1, *more))
 
 
 @planted_in("expiry-orphans")

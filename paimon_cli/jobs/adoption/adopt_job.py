@@ -20,11 +20,11 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import (
-    CommitUnknown,
     DamagedFile,
     NotSupported,
     PaimonError,
@@ -179,7 +179,8 @@ def adopt(adoption: Adoption, progress: Progress) -> Adopted:
                 _place(context, adoption, messages, advance)
             result = Committer(context).commit(messages, fresh_identity(context)).or_raise()
     except (PaimonError, Unpublished) as failure:
-        if not isinstance(failure, CommitUnknown) and not failure.committed:
+        ended = CommitResult.failed(failure)
+        if ended.outcome is CommitOutcome.REFUSED and not ended.snapshots:
             _forget(location, lambda: drop_table(context.storage, context.layout, schema, context.clock, context.random))
         raise
     (snapshot,) = result.snapshots
