@@ -26,7 +26,7 @@ def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> S
     storage, root = storage_for_url(url, storage_options, confined=True)
     if _BUCKET.fullmatch(root.rpartition("/")[2]):
         why = "only the snapshots of the table say which files count, and they need them"
-        raise UsageError(f"{root} is a bucket of a table of Paimon", why, "paimon-cli tables clone copies the table")
+        raise UsageError(f"{root} is a bucket of a table of Paimon", why, "paimon-cli tables clone copies it")
     entries = storage.list_directory(root)
     if not entries:
         raise NotFound(f"there are no files in {root}", "it does not exist, or is empty", "name the directory of the files")
