@@ -51,6 +51,8 @@ from paimon_cli.invariants.retained_past import (
     outlived_commits,
     ran_back,
     untold_before,
+    untold_between,
+    untold_of_unreadable,
 )
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, IndexFileMeta, ManifestEntry
@@ -111,17 +113,22 @@ class PastCommits:
         return tuple(rule for rule in rules if not self.wanted or rule in self.wanted)
 
     def findings(self) -> Iterator[Found]:
-        """Findings and questions, oldest first. Damage is no error: `verify` reports it."""
+        """Findings and questions, oldest first. Damage is no error: `verify` reports it, and here it says what cannot be told."""
         context, ids = self.context, self.context.snapshots.ids()
         yield from self._of_retention(ids)
+        yield from (untold for untold in untold_between(ids) if self.wants(untold.rule))
         last: WalkedVersion | None = None
+        unreadable = list[str]()
         for version in walk(context, ids):
             last = version if isinstance(version, WalkedVersion) else None
+            if isinstance(version, Violation):
+                unreadable.append(version.path)
             if last is not None:
                 recent = self.since_millis is None or last.snapshot.time_millis >= self.since_millis
                 for found in list(self._of_step(last)):
                     if recent:
                         yield found
+        yield from (untold for untold in untold_of_unreadable(unreadable) if self.wants(untold.rule))
         if last is not None:
             yield from self._of_state(last)
             if self.wants(SNAPSHOT_OVERWRITTEN):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.lost_history import LIST_PREFIX
@@ -29,6 +30,7 @@ from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import counted
+from paimon_cli.storage.redaction import shown_name
 
 HoldsKey = Callable[[ManifestEntry], bool]
 """Whether a file may hold one of the keys that are asked for."""
@@ -107,6 +109,28 @@ def ran_back(before: Snapshot | None, snapshot: Snapshot) -> Iterator[Anomaly]:
     if before is not None and snapshot.time_millis < before.time_millis:
         what = f"snapshot {snapshot.id} is older than snapshot {before.id} by its time"
         yield anomaly(RAN_BACK, what, (Commit.of(before), Commit.of(snapshot)))
+
+
+def untold_between(ids: Sequence[int]) -> Iterator[Anomaly]:
+    """What cannot be told because snapshots between others are missing: none expires before an older one. `ids`: ascending."""
+    gaps = [(before + 1, after) for before, after in pairwise(ids) if after - before > 1]
+    if gaps:
+        missing = counted(sum(after - first for first, after in gaps), "snapshot")
+        yield from _untold(f"{missing} from {gaps[0][0]} on, between others, cannot be found")
+
+
+def untold_of_unreadable(paths: Sequence[str]) -> Iterator[Anomaly]:
+    """What cannot be told because these files are damaged, missing, or those of another snapshot."""
+    if paths:
+        more = f", and {counted(len(paths) - 1, 'other file')}" if len(paths) > 1 else ""
+        yield from _untold(f"{shown_name(paths[0])}{more} cannot be read; `paimon-cli verify` says why")
+
+
+def _untold(what: str) -> Iterator[Anomaly]:
+    """A part of the history that no rule on commits has seen."""
+    for rule in ANOMALY_RULES:
+        if rule.name != TAG_LOST:
+            yield Anomaly(rule.name, UNTOLD, None, (), (), (), what, "copies of the table, as `paimon-cli backup` makes them")
 
 
 def untold_before(oldest: int, outlived: Sequence[Snapshot]) -> Iterator[Anomaly]:

@@ -301,6 +301,23 @@ def test_a_snapshot_that_another_one_replaced(tmp_path: Path) -> None:
     assert set(found(context)) == {"snapshot-overwritten"}
 
 
+def test_a_snapshot_file_that_is_missing_or_holds_another_snapshot(tmp_path: Path) -> None:
+    context = table(tmp_path)
+    for number in range(1, 5):
+        write(context, [row(number, number)])
+    assert not found(context)
+    third = Path(context.url, "snapshot/snapshot-3")
+    text = third.read_text()
+    third.unlink()
+    untold = [each for each in Table.open(context.url).history_check() if each.certainty == UNTOLD]
+    assert len(untold) == 12 and {each.message for each in untold} == {"1 snapshot from 3 on, between others, cannot be found"}
+    third.write_text(Path(context.url, "snapshot/snapshot-2").read_text())
+    untold = [each for each in Table.open(context.url).history_check() if each.certainty == UNTOLD]
+    assert len(untold) == 12 and all(f"{third} cannot be read" in each.message for each in untold)
+    third.write_text(text)
+    assert not found(context)
+
+
 def test_what_changelogs_still_tell(tmp_path: Path) -> None:
     """A changelog keeps the commit of a snapshot that has expired, so its time and identifier."""
     context = table(tmp_path, **{"changelog-producer": "input"})
