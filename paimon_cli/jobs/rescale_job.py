@@ -17,6 +17,7 @@ from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import check_of_partitions
 from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
 from paimon_cli.errors import Conflict, FilesConflict, NotSupported, PaimonError, Refused, SnapshotExpired, UsageError
@@ -216,10 +217,17 @@ def _with_more(first: RescaleSummary, more: RescaleSummary) -> RescaleSummary:
 
 
 def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
-    """Commit the rows of all partitions in their new buckets, with those that are written meanwhile."""
+    """Commit the rows of all partitions in their new buckets, and rows that are written meanwhile.
+
+    An error of a later round names the snapshots of the earlier ones.
+    """
     messages, snapshots = list[CommitMessage](), tuple[Snapshot, ...]()
     for _ in range(MOST_ROUNDS):
-        more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
+        try:
+            more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
+        except PaimonError as failure:
+            CommitResult(snapshots).followed_by(CommitResult.failed(failure)).or_raise()
+            raise
         messages, snapshots = messages + more, snapshots + made
         latest = context.snapshots.latest()
         if not _partitions_to_move(context, latest, plan.buckets, PartitionSpec.everything()):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from paimon_cli.errors import UsageError
 from paimon_cli.lab.simulation.actor import Job
-from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, rows
-from paimon_cli.lab.simulation.real_jobs import real_compactor, real_splitter, real_writer
+from paimon_cli.lab.simulation.actor_jobs import expirer, in_turn, restorer, rows
+from paimon_cli.lab.simulation.real_jobs import real_compactor, real_rescaler, real_splitter, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
 from tests.simulation.named_scenarios import ALL_FAULTS, CRASHES, planned
 
 POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "2"}
 COUNTED = {"bucket": "-2", "postpone.target-row-num-per-bucket": "2"}
+FIXED = {"bucket": "2", "write-only": "true"}
 CROSSING = {
     "bucket": "-1",
     "dynamic-bucket.target-row-num": "2",
@@ -126,6 +128,53 @@ def _() -> Scenario:
     return made("splitter-expiry", GROWN, DISTRIBUTED, real_splitter(), expirer(), faults=CRASHES, files_vanish=True)
 
 
+# fixed buckets whose count changes while writers go on
+
+LATE_WRITER = real_writer("a", rows(0, 3, 6, 7, value="a"), refusal=UsageError)
+"""A writer that begins after the rescale finds the option with the old count, and is refused."""
+ONLINE = real_rescaler("r", 4, online=True)
+COMPACTED = in_turn(
+    real_writer("first", rows(0, 0, 1, 2, 3, 4, 5)), real_compactor(), real_writer("second", rows(0, 2, 6, value="s"))
+)
+
+
+@planned("online-writer")
+def _() -> Scenario:
+    return made("online-writer", FIXED, COMPACTED, LATE_WRITER, ONLINE)
+
+
+@planned("online-compactor")
+def _() -> Scenario:
+    return made("online-compactor", FIXED, COMPACTED, ONLINE, real_compactor())
+
+
+@planned("online-rescalers")
+def _() -> Scenario:
+    return made("online-rescalers", FIXED, COMPACTED, ONLINE, real_rescaler("q", 8, online=True))
+
+
+@planned("online-restart")
+def _() -> Scenario:
+    writer = real_writer("a", rows(0, 3, 6, value="a"), repeatable=True, refusal=UsageError)
+    return made("online-restart", FIXED, COMPACTED, writer, ONLINE, faults=CRASHES, max_restarts=1)
+
+
+@planned("online-expiry")
+def _() -> Scenario:
+    return made("online-expiry", FIXED, COMPACTED, ONLINE, expirer(), faults=CRASHES, files_vanish=True)
+
+
+@planned("online-restorer")
+def _() -> Scenario:
+    return made("online-restorer", FIXED, COMPACTED, ONLINE, restorer("s", 1, rows(0, 0, 1, 2, 3, 4, 5)))
+
+
+@planned("online-many")
+def _() -> Scenario:
+    jobs = (LATE_WRITER, real_writer("b", rows(0, 8, 9, value="b"), refusal=UsageError), ONLINE, real_compactor(), expirer(2))
+    return made("online-many", FIXED, COMPACTED, *jobs, max_faults=2, files_vanish=True)
+
+
 # dynamic buckets
 
 
@@ -228,6 +277,12 @@ TWO_ACTORS = (
     "splitter-batch",
     "splitter-restart",
     "splitter-expiry",
+    "online-writer",
+    "online-compactor",
+    "online-rescalers",
+    "online-restart",
+    "online-expiry",
+    "online-restorer",
     "postponed-writer-compactor",
     "postponed-compactors",
     "postponed-writers",
@@ -245,4 +300,4 @@ TWO_ACTORS = (
     "cross-partition-writer-compactor",
     "cross-partition-writer-overwriter",
 )
-MANY_ACTORS = ("postponed-many", "splitter-many", "dynamic-many")
+MANY_ACTORS = ("postponed-many", "splitter-many", "online-many", "dynamic-many")

@@ -9,15 +9,16 @@ from collections.abc import Callable, Collection, Sequence
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, fresh_identity
+from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_task import CompactionTask
-from paimon_cli.errors import Conflict, PaimonError
+from paimon_cli.errors import Conflict, PaimonError, StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import NoProgress, phase
-from paimon_cli.jobs.rescale_job import plan_rescale, rewrite_partitions
+from paimon_cli.jobs.rescale_job import plan_rescale, rescale_beside_writers, rewrite_partitions
 from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteSummary, run_write
@@ -185,15 +186,23 @@ def _changer(user: str, effect: BucketRows, keys: Sequence[int], *assignments: s
     return run
 
 
-def real_rescaler(user: str, buckets: int) -> Job:
-    """Runs `rescale` once. The option `bucket` stays, as in a rescale of single partitions, since other actors know only that."""
+def real_rescaler(user: str, buckets: int, online: bool = False) -> Job:
+    """Runs `rescale` once. The option `bucket` stays, as in a rescale of single partitions, since other actors know only that.
+
+    `online`: writers that have planned before it move their rows.
+    """
 
     def run(actor: Actor) -> None:
         context = named(actor, user)
 
         def rescale() -> None:
-            plan = plan_rescale(context, RescaleOptions(buckets))
-            rewrite_partitions(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
+            plan = plan_rescale(context, RescaleOptions(buckets, online=online))
+            rewrite = rescale_beside_writers if online else rewrite_partitions
+            try:
+                rewrite(context, plan, RealEngine(actor.disk, "the table"), NoProgress())
+            except StorageUnavailable as failure:
+                if not CommitResult.failed(failure).snapshots:
+                    raise  # otherwise a later round has failed, and the rescale is in the table
 
         run_and_report(actor, user, {}, rescale)
 
