@@ -68,6 +68,21 @@ def unfinished_rescale(context: TableContext, counts: BucketCounts) -> Unfinishe
     return UnfinishedRescale(before, after, False, begun) if begun else None
 
 
+def count_that_fits(context: TableContext, snapshot: Snapshot) -> int | None:
+    """The bucket count to which `rescale` brings files and option if writers refuse the files of the snapshot, else None.
+
+    That is the count of all files, so that only the option changes; if they have several, that of the option.
+    """
+    option = context.options.bucket
+    if option < 1:
+        return None
+    counts = context.manifests.live_files(snapshot).bucket_counts()
+    if not _others(counts, option):
+        return None
+    present = {count for found in counts.values() for count in found if count != 0}
+    return present.pop() if len(present) == 1 and min(present) > 0 else option
+
+
 def _others(counts: BucketCounts, buckets: int) -> frozenset[bytes]:
     """The partitions with files of another bucket count. Those that wait for a bucket have none."""
     none = (buckets, 0, POSTPONE_BUCKET)
