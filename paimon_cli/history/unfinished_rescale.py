@@ -52,7 +52,8 @@ def unfinished_rescale(context: TableContext, counts: BucketCounts) -> Unfinishe
     """
     if not _others(counts, context.options.bucket):
         return None
-    option = context.schemas.get(context.schemas.newest_id(context.schema.id)).typed_options.bucket
+    newest = context.schemas.newest_id(context.schema.id)
+    option = context.schemas.get(newest).typed_options.bucket
     others = _others(counts, option)
     if not others or (record := _latest_record(context)) is None:
         return None
@@ -60,6 +61,8 @@ def unfinished_rescale(context: TableContext, counts: BucketCounts) -> Unfinishe
     if before == after or not 0 < after <= MAX_BUCKETS:
         return None
     if option == before and any(after in found for found in counts.values()):
+        if any(_bucket_option(context, number) != before for number in range(snapshot.schema_id + 1, newest)):
+            return None  # it was finished, and the owner has changed the option since
         return UnfinishedRescale(before, after, True, _others(counts, after))
     if option != after:
         return None
@@ -81,6 +84,11 @@ def count_that_fits(context: TableContext, snapshot: Snapshot) -> int | None:
         return None
     present = {count for found in counts.values() for count in found if count != 0}
     return present.pop() if len(present) == 1 and min(present) > 0 else option
+
+
+def _bucket_option(context: TableContext, schema_id: int) -> int | None:
+    schema = context.schemas.find(schema_id)
+    return None if schema is None else schema.typed_options.bucket
 
 
 def _others(counts: BucketCounts, buckets: int) -> frozenset[bytes]:
