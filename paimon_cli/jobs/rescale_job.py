@@ -219,13 +219,25 @@ def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Eng
     """Commit the rows of all partitions in their new buckets, with those that are written meanwhile."""
     messages, snapshots = list[CommitMessage](), tuple[Snapshot, ...]()
     for _ in range(MOST_ROUNDS):
-        more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
+        try:
+            more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
+        except Refused as refusal:
+            if _has_begun(context, plan):
+                finish = f"paimon-cli maintain {context.layout.argument} --yes"
+                refusal.set_hint(f"the rescale has begun: stop such writers, then move their rows and finish it: {finish}")
+            raise
         messages, snapshots = messages + more, snapshots + made
         latest = context.snapshots.latest()
         if not _partitions_to_move(context, latest, plan.buckets, PartitionSpec.everything()):
             break
     partitions = len({message.partition for message in messages})
     return _regrouped_summary(plan.buckets, partitions, messages, snapshots)
+
+
+def _has_begun(context: TableContext, plan: RescalePlan) -> bool:
+    """Whether the plan has committed anything."""
+    counts = _counts(context, context.snapshots.latest())
+    return any(plan.buckets in counts.get(partition.key, ()) for partition in plan.partitions)
 
 
 def _regrouped_summary(
