@@ -10,7 +10,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.errors import PaimonError
 from paimon_cli.options.option_text import human_size
-from paimon_cli.requests.ledger import LedgerOptions
+from paimon_cli.requests.policy import LedgerOptions
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:

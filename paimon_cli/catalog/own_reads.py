@@ -83,7 +83,7 @@ class OwnReads:
         return datetime.fromtimestamp(self.clock.now_millis() / 1000, timezone.utc).date()
 
     def write(self) -> None:
-        """Write what was counted, and begin anew."""
+        """Write what was counted, and forget it."""
         with self._lock:
             past, self._counted = [*self._counted.values()], {}
         self._write(past, self._day)

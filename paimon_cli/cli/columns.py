@@ -63,7 +63,7 @@ NAMES_OF_KIND = {
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "changelogs different expired expiring files_searched keys unfinished unnamed only_here only_there rows_here rows_there "
     "biggest_bucket_rows earlier_tables regrouped stale_files target_rows unseen_records vectors visible_rows waiting_records "
-    "rescaled_to writers",
+    "fitting_buckets rescaled_to writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_row_id next_snapshot offset output_level read read_amplification read_snapshot_id "
     "rewrite run skew schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until "

@@ -206,7 +206,11 @@ def rollback(
     call.show(Item("RollbackSummary", opened.name, done), _rollback_text(done))
     if done.compaction_lost:
         note(f"note: the old state is committed, but the compaction failed: {done.compaction_lost}")
-    note_waiting(opened.context.layout.argument, done.waiting_records)
+    argument = opened.context.layout.argument
+    if done.fitting_buckets is not None:
+        option, command = opened.context.options.bucket, f"paimon-cli rescale {argument} --buckets {done.fitting_buckets} --yes"
+        warn(f"files have another bucket count than the option, bucket={option}, so writers refuse them; run: {command}")
+    note_waiting(argument, done.waiting_records)
     return None
 
 

@@ -10,7 +10,7 @@ from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.output import Listing
 from paimon_cli.cli.parameters import Given
 from paimon_cli.cli.results import counted, human_size
-from paimon_cli.requests.ledger import LedgerOptions
+from paimon_cli.requests.policy import LedgerOptions
 
 if TYPE_CHECKING:
     from paimon_cli.api.ledger import LedgerTotal

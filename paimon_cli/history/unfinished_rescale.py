@@ -52,7 +52,8 @@ def unfinished_rescale(context: TableContext, counts: BucketCounts) -> Unfinishe
     """
     if not _others(counts, context.options.bucket):
         return None
-    option = context.schemas.get(context.schemas.newest_id(context.schema.id)).typed_options.bucket
+    newest = context.schemas.newest_id(context.schema.id)
+    option = context.schemas.get(newest).typed_options.bucket
     others = _others(counts, option)
     if not others or (record := _latest_record(context)) is None:
         return None
@@ -60,12 +61,34 @@ def unfinished_rescale(context: TableContext, counts: BucketCounts) -> Unfinishe
     if before == after or not 0 < after <= MAX_BUCKETS:
         return None
     if option == before and any(after in found for found in counts.values()):
+        if any(_bucket_option(context, number) != before for number in range(snapshot.schema_id + 1, newest)):
+            return None  # it was finished, and the owner has changed the option since
         return UnfinishedRescale(before, after, True, _others(counts, after))
     if option != after:
         return None
     begun = frozenset(partition for partition in others if before in counts[partition])
     begun -= context.manifests.live_files(snapshot, FileFilter(begun.__contains__)).bucket_counts().keys()
     return UnfinishedRescale(before, after, False, begun) if begun else None
+
+
+def count_that_fits(context: TableContext, snapshot: Snapshot) -> int | None:
+    """The bucket count to which `rescale` brings files and option if writers refuse the files of the snapshot, else None.
+
+    That is the count of all files, so that only the option changes; if they have several, that of the option.
+    """
+    option = context.options.bucket
+    if option < 1:
+        return None
+    counts = context.manifests.live_files(snapshot).bucket_counts()
+    if not _others(counts, option):
+        return None
+    present = {count for found in counts.values() for count in found if count != 0}
+    return present.pop() if len(present) == 1 and min(present) > 0 else option
+
+
+def _bucket_option(context: TableContext, schema_id: int) -> int | None:
+    schema = context.schemas.find(schema_id)
+    return None if schema is None else schema.typed_options.bucket
 
 
 def _others(counts: BucketCounts, buckets: int) -> frozenset[bytes]:

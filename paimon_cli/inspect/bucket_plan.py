@@ -17,7 +17,7 @@ from paimon_cli.metadata.table_layout import natural_order
 from paimon_cli.options.option_text import counted
 
 KEEP, SPLIT, MERGE, RESCALE = "keep", "split", "merge", "rescale"
-"""What becomes of the buckets of a partition. A rescale is left to the owner of the table."""
+"""What becomes of the buckets of a partition. A rescale is left to the owner of the table, and may change the option only."""
 BY_SERVICE, BY_OWNER = "next round of maintain or compact --watch", "when you run the command, while no writer runs"
 """Who changes a bucket count, and when."""
 LOOK_BACK_COMPACTIONS = 20
@@ -73,7 +73,7 @@ def bucket_plan(table: ExaminedTable, chosen: PartitionSpec | None = None) -> li
     speed: float | None = None
     planned: list[BucketPlanRow] = []
     for row in rows:
-        if row.action != KEEP:
+        if row.new_buckets != row.buckets:
             speed = bytes_per_second(table.context) if speed is None else speed
             row = replace(row, rewritten_bytes=row.size, seconds=round(row.size / speed, 1))
         planned.append(row)
@@ -114,19 +114,22 @@ def _fixed(table: ExaminedTable, held: Mapping[bytes, Sequence[BucketFiles]]) ->
         yield from _rest_of_rescale(table, held, left)
         return
     better = better_bucket_count(total, list(table.partition_sizes.values()))
+    refused = {bucket.partition for bucket in table.other_counts}
+    new = total if better is None else better
     for partition, buckets in held.items():
         kept = replace(_kept(table, buckets, "the largest partition needs no other count"), target_bytes=GOOD_BUCKET)
-        if better in (None, kept.buckets) or partition in table.mixed_partitions:
+        if partition in table.mixed_partitions or (new == kept.buckets and partition not in refused):
             yield kept
             continue
+        reason = "the largest partition decides, because one count holds for all"
         yield replace(
             kept,
             action=RESCALE,
-            new_buckets=better,
-            reason="the largest partition decides, because one count holds for all",
-            bucket_size_after=kept.biggest_bucket_bytes * kept.buckets // better,
+            new_buckets=new,
+            reason=f"the option says bucket={total}, so writers refuse it" if partition in refused else reason,
+            bucket_size_after=(kept.biggest_bucket_bytes * kept.buckets if kept.buckets > 0 else kept.size) // new,
             when=BY_OWNER,
-            command=rescaled(table, better),
+            command=rescaled(table, new),
         )
 
 

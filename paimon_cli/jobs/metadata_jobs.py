@@ -13,6 +13,7 @@ from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.points_in_time import past_millis, version_point
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.unfinished_rescale import count_that_fits
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import deletion
 from paimon_cli.jobs.table_change import again_on_conflict
@@ -110,7 +111,8 @@ class RolledBack:
 
     `files`: the number of deleted files; `copied`: bytes of copied data files. `compacted`: number of buckets that were compacted
     after a rollback as a new commit; `compaction_lost`: why that failed; `waiting_records`: stored records in the restored
-    buckets that reads do not show before a compaction, None if that cannot be told.
+    buckets that reads do not show before a compaction, None if that cannot be told. `fitting_buckets`: the count for `rescale` if
+    these files have another bucket count than the table's option, which a rollback leaves alone: writers refuse them until then.
     """
 
     target: int
@@ -122,6 +124,7 @@ class RolledBack:
     compacted: int = 0
     compaction_lost: str | None = None
     waiting_records: int | None = 0
+    fitting_buckets: int | None = None
 
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:
@@ -140,9 +143,10 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
 
 def run_rollback(context: TableContext, plan: RollbackPlan, progress: Progress) -> RolledBack:
     """Remove the snapshots after the target from the history."""
+    fitting = count_that_fits(context, plan.target)
     count = 0 if plan.is_needless else roll_back(context, plan, deletion(context, None, progress))
     files = count + len(plan.snapshots) + len(plan.tags) + len(plan.changelogs)
-    return RolledBack(plan.target.id, plan.target.id, len(plan.snapshots), plan.tags, files)
+    return RolledBack(plan.target.id, plan.target.id, len(plan.snapshots), plan.tags, files, fitting_buckets=fitting)
 
 
 def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, list[BucketDifference]]:
@@ -178,11 +182,13 @@ def run_restore(
 def _restore(context: TableContext, target: Snapshot) -> tuple[RolledBack, tuple[Snapshot, ...], set[BucketId]]:
     """The result, the new snapshot, and the buckets that it changed."""
     latest, found = plan_restore(context, target)
+    fitting = count_that_fits(context, target)
     if not found:
-        return RolledBack(target.id, latest.id), (), set()
+        return RolledBack(target.id, latest.id, fitting_buckets=fitting), (), set()
     result = restore_as_new(context, latest, target, found)
     newest = result.snapshots[-1].id if result.snapshots else latest.id
-    done = RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
+    copied = sum(difference.copied_bytes for difference in found)
+    done = RolledBack(target.id, newest, copied=copied, fitting_buckets=fitting)
     return done, result.snapshots, {difference.bucket_id for difference in found if difference.missing}
 
 

@@ -226,6 +226,9 @@ def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Eng
         try:
             more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
         except PaimonError as failure:
+            if isinstance(failure, Refused) and _has_begun(context, plan):
+                finish = f"paimon-cli maintain {context.layout.argument} --yes"
+                failure.set_hint(f"the rescale has begun: stop such writers, then move their rows and finish it: {finish}")
             CommitResult(snapshots).followed_by(CommitResult.failed(failure)).or_raise()
             raise
         messages, snapshots = messages + more, snapshots + made
@@ -234,6 +237,12 @@ def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Eng
             break
     partitions = len({message.partition for message in messages})
     return _regrouped_summary(plan.buckets, partitions, messages, snapshots)
+
+
+def _has_begun(context: TableContext, plan: RescalePlan) -> bool:
+    """Whether the plan has committed anything."""
+    counts = _counts(context, context.snapshots.latest())
+    return any(plan.buckets in counts.get(partition.key, ()) for partition in plan.partitions)
 
 
 def _regrouped_summary(

@@ -1,9 +1,9 @@
-"""The options of `policy`."""
+"""The options of `policy` and `ledger`: what services are to do, and what they did."""
 
 from dataclasses import KW_ONLY
 from typing import Annotated
 
-from paimon_cli.requests.fields import Option, Request
+from paimon_cli.requests.fields import Option, Request, Time
 
 
 class PolicyOf(Request):
@@ -28,3 +28,10 @@ class SetPolicy(Request):
             library="Replace only this version, or `none`; raise `Conflict` if the warehouse has another one",
         ),
     ] = None
+
+
+class LedgerOptions(Request):
+    """Which rounds to look at."""
+
+    _: KW_ONLY
+    since: Annotated[Time, Option("Rounds that began within this time; default 7 d.", tells_default=True)] = Time("7 d")

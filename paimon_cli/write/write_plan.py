@@ -292,10 +292,11 @@ class WritePlan:
         if count is not None:
             path = self.context.partition_path_of(partition).rstrip("/") or "the table"
             raise UsageError(
-                f"{path} was written with {counted(count, 'bucket')}, but the table's option says {option}",
+                f"{path} was written with {counted(count, 'bucket') if count > 0 else 'dynamic buckets'}, "
+                f"but the table's option says {option}",
                 "rows of one key must stay in one bucket",
-                "try again if a rescale is running, which changes the option last; if one was interrupted, maintain finishes it, "
-                f"or repeat it with --buckets {count}; otherwise run: "
+                "try again if a rescale is running, which changes the option last; if one was interrupted, maintain finishes it"
+                f"{f', or repeat it with --buckets {count}' if count > 0 else ''}; otherwise run: "
                 f"paimon-cli rescale {self.context.layout.argument} --buckets {option if option > 0 else count} --yes",
             )
 

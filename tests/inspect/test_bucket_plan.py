@@ -94,10 +94,12 @@ def test_the_largest_partition_decides_even_if_another_is_chosen(tmp_path: Path,
     small, large = table.bucket_plan()
     monkeypatch.setattr(bucket_rules, "BIGGEST_BUCKET", large.size // 3)
     monkeypatch.setattr(bucket_rules, "GOOD_BUCKET", large.size // 3.5)
-    assert small.size < large.size // 4 and "largest partition" in small.reason
+    assert small.size < large.size // 4 and "largest partition" in large.reason
+    assert (small.action, small.new_buckets, large.action) == (RESCALE, 2, KEEP), "writers refuse the small one"
     kept, split = table.bucket_plan()
     assert (split.action, split.new_buckets, split.command) == (RESCALE, 4, f"paimon-cli rescale {context.url} --buckets 4 --yes")
-    assert (kept.action, kept.command, kept.when) == (KEEP, None, "")
+    assert (kept.action, kept.new_buckets, kept.rewritten_bytes, kept.command) == (RESCALE, 4, 0, split.command)
+    assert "option says bucket=2" in kept.reason
     assert table.bucket_plan(partition={"p": "a"}) == [kept] and table.bucket_plan(partition={"p": "b"}) == [split]
 
 

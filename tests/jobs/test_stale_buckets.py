@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,6 +225,31 @@ def test_a_rescale_reports_what_came_before_it_ended(buckets: int, publishes: st
         done = run_rescale(table, plan, LocalEngine(), NoProgress())
     assert (done.stale_files, done.option_changed) == (2, True)
     assert found(mended(context)) == expected({k: "late" for k in range(10, 50)})
+
+
+def test_an_online_rescale_beside_another_engine_says_how_it_ends(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """The other engine commits right after the first commit of the rescale: exit 7, and a round of maintain ends it."""
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    real = Committer.commit
+
+    def beside(self: Committer, *arguments: Any, **named: Any) -> Any:
+        done = real(self, *arguments, **named)
+        with patch.object(Committer, "commit", real):
+            late()
+        path = max(Path(context.url, "snapshot").glob("snapshot-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        path.write_text(json.dumps({**json.loads(path.read_text()), "properties": {}}))
+        return done
+
+    with patch.object(Committer, "commit", beside), pytest.raises(Refused, match="committed by another engine") as refusal:
+        rescale(context, online=True)
+    command = f"paimon-cli maintain {context.url} --yes"
+    assert refusal.value.hint.endswith(f": {command}")
+    done = run(*shlex.split(command)[1:])
+    assert "rescale to 4 buckets" in done.out
+    now = TableContext.open(context.url)
+    assert now.options.bucket == 4 and found(now) == expected({k: "late" for k in range(10, 50)})
+    write(now, [row(1000, "on")])
 
 
 def test_a_mixed_partition_is_not_rescaled_before_it_is_mended(tmp_path: Path) -> None:

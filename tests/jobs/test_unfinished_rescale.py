@@ -149,6 +149,25 @@ def test_an_option_that_was_changed_before_the_files_is_not_ours(tmp_path: Path)
     assert (option(context), counts(context)) == (4, {2})
 
 
+def test_an_option_that_was_changed_back_after_the_rescale_stays(tmp_path: Path) -> None:
+    """The rescale was finished; its owner wants the old count again, and changes the option first."""
+    context = made(tmp_path / "t")
+    rescaled(context)
+    alter_table(TableContext.open(context.url), [SetOption("bucket", "2")])
+    assert not unfinished(context) and not served(context).has_changed
+    assert (option(context), counts(context)) == (2, {4})
+    (row, *_) = Table.open(context.url).bucket_plan()
+    assert row.new_buckets == 2 and "option says bucket=2" in row.reason
+
+
+def test_other_options_may_change_before_it_is_finished(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    killed_before_the_option(context)
+    for value in ("5", "6"):
+        alter_table(TableContext.open(context.url), [SetOption("num-sorted-run.compaction-trigger", value)])
+    assert served(context).rescaled_to == 4 and (option(context), counts(context)) == (4, {4})
+
+
 @pytest.mark.parametrize("way", ["rescale", "restore"])
 def test_a_rescale_that_the_user_has_withdrawn(way: str, tmp_path: Path) -> None:
     context = made(tmp_path / "t")

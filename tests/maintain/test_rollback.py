@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollbac
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
+from tests.cli.calling import Run
+from tests.cli.conftest import run  # noqa: F401
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import expected_rows, golden, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
@@ -230,6 +233,43 @@ def test_as_new_to_another_number_of_buckets(tmp_path: Path) -> None:
     write(context, [{"p": 1, "k": 5}])
     write(fewer, [{"p": 7, "k": 5}])
     check_versions(context)
+
+
+@pytest.mark.parametrize("as_new", [False, True])
+@pytest.mark.parametrize(("before", "fitting"), [(2, 2), (-1, 4)])
+def test_behind_a_rescale(before: int, fitting: int, as_new: bool, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """The option stays, so writers refuse the files: the command that is named makes both agree, as `buckets plan` says."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=before)
+    write(context, [{"k": k, "v": "old"} for k in range(20)])
+    expected = rows(context)
+    Table.open(context.url).rescale(buckets=4)
+    how = ("--as-new",) if as_new else ()
+    done = run("rollback", context.url, "--to", "1", "--yes", *how, "-o", "json")
+    command = f"paimon-cli rescale {context.url} --buckets {fitting} --yes"
+    assert done.json["item"]["fitting_buckets"] == fitting
+    assert done.err.endswith(f"than the option, bucket=4, so writers refuse them; run: {command}\n")
+    (row,) = Table.open(context.url).bucket_plan()
+    assert (row.action, row.new_buckets, row.buckets) == ("rescale", 4, before) and "writers refuse" in row.reason
+    assert row.bucket_size_after > 0
+    with pytest.raises(UsageError, match="but the table's option says 4") as refusal:
+        write(TableContext.open(context.url), [{"k": 1, "v": "new"}])
+    assert "--buckets -1" not in refusal.value.hint
+    run(*shlex.split(command)[1:])
+    after = TableContext.open(context.url)
+    assert after.options.bucket == fitting and rows(after) == expected
+    write(after, [{"k": 1, "v": "new"}])
+    assert Table.open(context.url).rollback("1").fitting_buckets == (None if before > 0 else fitting)
+    check_versions(after)
+
+
+def test_to_a_state_with_several_bucket_counts(tmp_path: Path) -> None:
+    """No count is that of all files, so the partitions get that of the option."""
+    context = make_table(tmp_path / "t", {"p": "INT NOT NULL", "k": "INT NOT NULL"}, ["p", "k"], ["p"], 2)
+    write(context, [{"p": p, "k": k} for p in (1, 2) for k in range(9)])
+    table = Table.open(context.url)
+    table.rescale(buckets=4, partition=[{"p": 1}])
+    write(TableContext.open(context.url), [{"p": 2, "k": 1}])
+    assert Table.open(context.url).rollback("2").fitting_buckets == 2
 
 
 def test_as_new_beside_compactions_and_writes_tries_again(tmp_path: Path) -> None:
