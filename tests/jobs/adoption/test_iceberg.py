@@ -152,7 +152,19 @@ def another_file(source: Path) -> None:
     pq.write_table(pq.read_table(first).slice(0, 1), second)
 
 
-@pytest.mark.parametrize("harm", [cut_metadata, missing_list, another_file])
+def damaged_manifest(source: Path) -> None:
+    (manifest, *_) = [path for path in sorted((source / "metadata").glob("*.avro")) if not path.name.startswith("snap-")]
+    content = manifest.read_bytes()
+    manifest.write_bytes(content[: len(content) // 2] + bytes(byte ^ 255 for byte in content[len(content) // 2 :]))
+
+
+def data_file_is_a_link(source: Path) -> None:
+    first, *_ = sorted(source.glob("data/**/*.parquet"))
+    first.rename(source / "real.parquet")
+    first.symlink_to(source / "real.parquet")
+
+
+@pytest.mark.parametrize("harm", [cut_metadata, missing_list, another_file, damaged_manifest, data_file_is_a_link])
 def test_damage_is_said(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     source = place(iceberg(tmp_path))
     harm(source)
