@@ -26,6 +26,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import (
+    AlreadyExists,
     DamagedFile,
     NotSupported,
     PaimonError,
@@ -174,7 +175,11 @@ def adopt(adoption: Adoption, progress: Progress) -> Adopted:
     because they could not be deleted, or another writer has replaced them meanwhile.
     """
     location, source = adoption.location, adoption.source
-    schema = create_table(location, adoption.definition).schema
+    try:
+        schema = create_table(location, adoption.definition).schema
+    except AlreadyExists as error:
+        error.set_hint("choose another name; after a killed run the table may be complete")
+        raise
     context = open_table(location)
     messages: list[CommitMessage] = []
     try:

@@ -21,6 +21,8 @@ from paimon_cli.storage.storage import Storage
 _KEY_TYPES = {"boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "string": "STRING", "date": "DATE"}
 """Iceberg's name of a type -> Paimon's, of partition columns that both spell alike."""
 
+_REPAIR = "restore the Iceberg table with its own engine, then adopt it"
+
 
 def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -> Source:
     """The files of the current snapshot. Raises `NotSupported` for deletes, evolved columns or partitions, partitions by other
@@ -36,9 +38,9 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -
         metadata: Any = TableMetadataUtil.parse_raw(storage.read_bytes(path).decode())
         return _source(storage, root, metadata)
     except FileNotFoundError as error:
-        raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", path=path) from error
+        raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", _REPAIR, path=path) from error
     except malformed as error:
-        raise DamagedFile(f"{path} cannot be read", first_line(error), path=path) from error
+        raise DamagedFile(f"{path} cannot be read", first_line(error), _REPAIR, path=path) from error
 
 
 def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
@@ -54,6 +56,8 @@ def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
 def _source(storage: Storage, root: str, metadata: Any) -> Source:
     keys = _keys(root, metadata)
     snapshot = metadata.current_snapshot()
+    if snapshot is None and metadata.current_snapshot_id is not None:
+        raise ValueError(f"its current snapshot {metadata.current_snapshot_id} is not in it")
     if snapshot is None:
         raise NotFound(f"the Iceberg table {root} has no snapshot", "it has no rows", "create the table with paimon-cli create")
     own = metadata.location.rstrip("/")

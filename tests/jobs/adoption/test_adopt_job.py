@@ -130,8 +130,9 @@ def test_in_a_catalog(tmp_path: Path) -> None:
     opened.create_database("shop")
     done = opened.adopt(str(tmp_path / "source"), table="shop.orders")
     assert done.rows == 3 and opened.table("shop.orders").scan().to_arrow().num_rows == 3
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(AlreadyExists) as said:
         opened.adopt(str(tmp_path / "source"), table="shop.orders")
+    assert "choose another name" in said.value.hint and "--if-not-exists" not in said.value.hint
     assert opened.table("shop.orders").scan().to_arrow().num_rows == 3
 
 
