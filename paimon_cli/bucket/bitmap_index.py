@@ -243,7 +243,7 @@ class _Decoder:
         else:
             positions = BitMap([-1 - offset])
         if positions and positions[-1] >= self.rows:
-            raise ValueError("it has positions behind the last row")
+            raise ValueError("it has positions after the last row")
         return positions
 
     def _key(self) -> bytes:

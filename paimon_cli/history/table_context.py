@@ -257,7 +257,16 @@ class TableContext:
             refuse(gate, self.options.raw, self.address, self.mode.has_keys)
         if work in LIMITED_WORK:
             self._check_external_places()
-        if work == Operation.SCAN and self.mode.clusters_rows and self.mode.merge_on_read:
+        if work == Operation.SCAN and self.mode.clusters_rows:
+            self._check_clustered_reads()
+
+    def _check_clustered_reads(self) -> None:
+        """Raise `NotSupported` for reads that would have to merge files, which are not sorted by key."""
+        if not self.options.deletion_vectors_enabled and not self.mode.merge_engine.oldest_wins:
+            why = "nothing says which of the rows of a key counts, because its files cannot be merged"
+            hint = "read it with the engine that made it; Paimon requires deletion vectors or merge-engine=first-row here"
+            raise NotSupported(f"cannot read {self.address} with pk-clustering-override without deletion vectors", why, hint)
+        if self.mode.merge_on_read:
             why = "files that are sorted by clustering.columns cannot be merged with level 0"
             hint = "add --option deletion-vectors.merge-on-read=false, and read without the rows that wait for a compaction"
             raise NotSupported(f"cannot read {self.address} with deletion-vectors.merge-on-read=true", why, hint)

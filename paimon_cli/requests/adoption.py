@@ -8,7 +8,7 @@ from paimon_cli.requests.fields import Option, Request
 
 
 class FilePlacement:
-    """How the files of a source get into the table: as hard links, as copies, or as one of both, after which the source goes."""
+    """How the files of a source get into the table: as hard links, as copies, or as either before the source is deleted."""
 
     LINK: Final = "link"
     COPY: Final = "copy"

@@ -77,7 +77,7 @@ def test_damage_is_refused(version: int) -> None:
             BitmapIndex.from_bytes(content[:cut], t).to_bytes()
     with pytest.raises(ValueError, match="version 3"):
         BitmapIndex.from_bytes(b"\x03" + content[1:], t)
-    with pytest.raises(ValueError, match="behind the last row"):
+    with pytest.raises(ValueError, match="after the last row"):
         BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t).to_bytes()
     with pytest.raises(ValueError):
         BitmapIndex.from_bytes(content[:5] + b"\x7f\xff\xff\xff" + content[9:], t)

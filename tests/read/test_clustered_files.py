@@ -67,6 +67,18 @@ def test_what_needs_the_order_of_keys_is_not_supported(table: Table, call: Calla
         call(table)
 
 
+def test_rows_of_a_key_are_not_told_apart_without_deletion_vectors(tmp_path: Path) -> None:
+    options = {"pk-clustering-override": "true", "clustering.columns": "c"}
+    made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "c": "STRING", "v": "STRING"}, ["k"], (), 1)
+    Table.open(made.url).write(rows([1, 2], "a"))
+    bench = Bench(tmp_path / "t")
+    bench.lie(bench.live()[0], level=4)
+    Table.open(made.url, {"write-only": "true"}).write(rows([2], "b"))
+    bench.lie(next(entry for entry in bench.live() if entry.file.level == 0), level=5)
+    with pytest.raises(NotSupported, match="without deletion vectors"):
+        Table.open(made.url, options).scan().to_arrow()
+
+
 def test_rows_that_wait_are_not_merged(table: Table) -> None:
     with pytest.raises(NotSupported, match="merge-on-read"):
         Table.open(table.url, {"deletion-vectors.merge-on-read": "true"}).scan().to_arrow()

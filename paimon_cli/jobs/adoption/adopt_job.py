@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from paimon_cli.bucket.column_statistics import simple_stats
@@ -25,6 +26,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import (
+    AlreadyExists,
     DamagedFile,
     NotSupported,
     PaimonError,
@@ -37,7 +39,7 @@ from paimon_cli.errors import (
 from paimon_cli.history.partition_spec import partition_value
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.adoption.footers import FileFooter, Footers, kept_statistics
-from paimon_cli.jobs.adoption.source import HIVE_NULL, Source
+from paimon_cli.jobs.adoption.source import HIVE_NULL, Source, Stamp
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage, DataFileMeta, FileChanges
@@ -81,9 +83,10 @@ class Adopted:
 
 @dataclass(frozen=True)
 class Adoption:
-    """A source with its footers, and the definition of its table."""
+    """A source with its footers, and the definition of its table. `stamps`: see `Source.stamps`, from before the footers."""
 
     source: Source
+    stamps: Mapping[str, Stamp]
     footers: list[FileFooter]
     location: TableLocation
     definition: TableDefinition
@@ -120,6 +123,7 @@ def plan_adoption(
     if location.metastore is not None and location.identifier is not None and not location.metastore.takes_files:
         raise location.metastore.unsupported("adopting files", "create the table, then write the rows to it")
     with phase(progress, "Reading footers", None):
+        stamps = source.stamps(threads)
         footers = Footers(source, threads).read()
     keys = _partition_fields(source, partition_columns)
     stored = footers[0].fields
@@ -137,7 +141,7 @@ def plan_adoption(
     if chosen["bucket"] != "-1":
         raise UsageError(f"bucket={chosen['bucket']}", "adopted files have no buckets", "leave the option out")
     definition = TableDefinition(fields, (), tuple(key.name for key in keys), chosen)
-    return Adoption(source, footers, location, definition, _placement(source, location, placement))
+    return Adoption(source, stamps, footers, location, definition, _placement(source, location, placement))
 
 
 def _sql(field: DataField) -> str:
@@ -167,16 +171,22 @@ def _placement(source: Source, location: TableLocation, asked: str | None) -> st
 
 def adopt(adoption: Adoption, progress: Progress) -> Adopted:
     """Create the table, place the files, and commit them. After a failure the table and its files are deleted again, unless the
-    outcome of the commit is unknown. With `move` the files of the source are deleted last; `PartialSuccess` if some are left.
+    outcome of the commit is unknown. With `move` the files of the source are deleted last; `PartialSuccess` if some are left,
+    because they could not be deleted, or another writer has replaced them meanwhile.
     """
     location, source = adoption.location, adoption.source
-    schema = create_table(location, adoption.definition).schema
+    try:
+        schema = create_table(location, adoption.definition).schema
+    except AlreadyExists as error:
+        error.set_hint("choose another name; after a killed run the table may be complete")
+        raise
     context = open_table(location)
     messages: list[CommitMessage] = []
     try:
         with removed_on_refusal(context, messages):
             with phase(progress, "Placing files", len(source.files)) as advance:
                 _place(context, adoption, messages, advance)
+            _expect_unchanged(adoption, context.read_threads)
             result = Committer(context).commit(messages, fresh_identity(context)).or_raise()
     except (PaimonError, Unpublished) as failure:
         ended = CommitResult.failed(failure)
@@ -189,7 +199,7 @@ def adopt(adoption: Adoption, progress: Progress) -> Adopted:
         why = f"it has {snapshot.total_record_count} rows, and the files of the source have {rows}"
         raise DamagedFile(f"{location.name} is not what {source.root} is", why, "drop it, and adopt the files again")
     if adoption.placement == FilePlacement.MOVE:
-        _delete_sources(source, location.name)
+        _delete_sources(adoption, context.read_threads)
     plan = adoption.plan()
     return Adopted(source.root, location.name, snapshot.id, adoption.placement, plan.files, plan.size, plan.rows, plan.partitions)
 
@@ -221,13 +231,13 @@ def _place(
 
     def place(file: tuple[str, str, int]) -> int:
         path, target, size = file
-        if linked:
-            link_file(context.storage, f"{source.root}/{path}", target)
-            found = context.storage.file_size(target)
-            if found != size:
-                raise DamagedFile(f"{path} of {source.root} has changed", f"it has {found} bytes, and had {size}", path=path)
-        else:
-            copy.copy(FileToCopy(path, size, target.removeprefix(f"{context.url}/")))
+        try:
+            if linked:
+                link_file(context.storage, f"{source.root}/{path}", target)
+            else:
+                copy.copy(FileToCopy(path, size, target.removeprefix(f"{context.url}/")))
+        except FileNotFoundError:
+            raise _changed(source, path) from None
         return 1
 
     for done in in_parallel(place, to_place, context.read_threads):
@@ -270,13 +280,38 @@ def _forget(location: TableLocation, delete_files: Callable[[], None]) -> None:
             location.metastore.drop_table(location.identifier, delete_files)
 
 
-def _delete_sources(source: Source, name: str) -> None:
-    left: list[str] = []
+def _expect_unchanged(adoption: Adoption, threads: int) -> None:
+    """Raise `DamagedFile` if a file is not the one whose footer was read, so that its rows or statistics may be others."""
+    source, now = adoption.source, adoption.source.stamps(threads)
     for file in source.files:
-        try:
-            source.storage.delete(f"{source.root}/{file.path}")
-        except StorageUnavailable:
-            left.append(file.path)
+        if file.path not in now or now[file.path] != adoption.stamps.get(file.path):
+            raise _changed(source, file.path)
+
+
+def _changed(source: Source, path: str) -> DamagedFile:
+    why = "another writer has replaced or deleted it since its footer was read"
+    return DamagedFile(f"{path} of {source.root} has changed", why, "stop the writers, and try again", path=path)
+
+
+def _delete_sources(adoption: Adoption, threads: int) -> None:
+    """Delete the files of the source that are still those in the table."""
+    source, now = adoption.source, adoption.source.stamps(threads)
+    there = [file.path for file in source.files if file.path in now]
+    left = [path for path in there if now[path] != adoption.stamps[path]]
+    replaced, ours = len(left), [path for path in there if now[path] == adoption.stamps[path]]
+    for path, is_deleted in zip(ours, in_parallel(partial(_is_deleted, source), ours, threads), strict=True):
+        if not is_deleted:
+            left.append(path)
     if left:
-        what = f"{len(left)} of {len(source.files)} files of {source.root} could not be deleted"
-        raise PartialSuccess(what, f"{name} is complete, and does not need them", "delete them yourself", left=left)
+        what = f"{len(left)} of {len(source.files)} files of {source.root} were not deleted"
+        why = f"{replaced} were replaced by another writer meanwhile, {len(left) - replaced} could not be deleted"
+        why += f"; {adoption.location.name} is complete, and needs none of them"
+        raise PartialSuccess(what, why, "adopt or write replaced files apart, and delete the others", left=left)
+
+
+def _is_deleted(source: Source, path: str) -> bool:
+    try:
+        source.storage.delete(f"{source.root}/{path}")
+    except StorageUnavailable:
+        return False
+    return True

@@ -1,6 +1,6 @@
 """Finds the files of a directory whose directories are partitions, as Hive and Spark write them.
 
-A source is not trusted: links in it are refused, and no name in it leads elsewhere.
+A source is not trusted: no name in it leads elsewhere (`Footers` refuses links).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.jobs.adoption.source import HIVE_NULL, AdoptedFile, Source
-from paimon_cli.storage.storage import FileStatus, Storage, link_target
+from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.threads import in_parallel
 
 _MAX_LEVELS = 15
@@ -28,7 +28,7 @@ class PartitionWalk:
 
     def source(self, entries: Sequence[FileStatus]) -> Source:
         """The files below the root, whose `entries` are given. Raises `NotFound` if there are none, `UsageError` for directories
-        that are no partitions, `BadInput` for links.
+        that are no partitions, `BadInput` for names that are not plain text.
         """
         level: list[tuple[FileStatus, tuple[str | None, ...]]] = [(entry, ()) for entry in entries if _counts(entry.name)]
         while True:
@@ -52,12 +52,12 @@ class PartitionWalk:
             ]
         if not files:
             raise NotFound(f"there are no files in {self._root}", "files whose names begin with . or _ do not count")
-        found = in_parallel(self._checked, files, self._threads)
+        found = [AdoptedFile(_plain(entry).path[len(self._root) + 1 :], entry.size, values) for entry, values in files]
         return Source("files", self._storage, self._root, tuple(self._keys), tuple(sorted(found, key=lambda file: file.path)))
 
     def _value(self, entry: FileStatus) -> str | None:
         """The partition value in the name of a directory; all of a level have the same column."""
-        name, mark, text = _plain(entry).partition("=")
+        name, mark, text = _plain(entry).name.partition("=")
         if not mark or not name:
             why = "it is no partition such as dt=2026-01-01"
             raise UsageError(f"{entry.path} is a directory", why, "adopt the directory of one table")
@@ -72,13 +72,6 @@ class PartitionWalk:
         if self._keys[depth] != key:
             raise UsageError(f"{entry.path} is a partition of {key}", f"beside it are partitions of {self._keys[depth]}")
         return None if text == HIVE_NULL else _decoded(entry, text)
-
-    def _checked(self, found: tuple[FileStatus, tuple[str | None, ...]]) -> AdoptedFile:
-        entry, values = found
-        _plain(entry)
-        if link_target(self._storage, entry.path) is not None:
-            raise BadInput(f"{entry.path} is a symbolic link", "a link may lead out of the source", "put the file itself there")
-        return AdoptedFile(entry.path[len(self._root) + 1 :], entry.size, values)
 
     def _refuse_mix(self, directory: FileStatus, file: FileStatus) -> None:
         why = f"{file.path} is a file beside it"
@@ -100,8 +93,8 @@ def _decoded(entry: FileStatus, text: str) -> str:
         ) from error
 
 
-def _plain(entry: FileStatus) -> str:
-    """The name of an entry. Raises `BadInput` if it is not UTF-8, or has control characters."""
+def _plain(entry: FileStatus) -> FileStatus:
+    """The entry. Raises `BadInput` if its name is not UTF-8, or has control characters."""
     if not entry.name.isprintable():
         raise BadInput(f"the name of {entry.path!r} is not plain text", "it could not be shown or typed", "rename it")
-    return entry.name
+    return entry

@@ -25,7 +25,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.jobs.adoption.source import AdoptedFile, Source
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.storage import link_target, open_sized
 from paimon_cli.storage.threads import in_parallel
 
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc"}
@@ -66,8 +66,8 @@ class Footers:
         self._first = ""
 
     def read(self) -> list[FileFooter]:
-        """The footers in the order of the files. Raises `BadInput` for a file that is neither Parquet nor ORC or cannot be read,
-        `NotSupported` for columns that differ, or that readers of Paimon would not understand.
+        """The footers in the order of the files. Raises `BadInput` for links, and files that are neither Parquet nor ORC or
+        cannot be read; `NotSupported` for columns that differ, or that readers of Paimon would not understand.
         """
         first, rest = self._source.files[0], self._source.files[1:]
         return [self._read(first), *in_parallel(self._read, rest, self._threads)]
@@ -75,6 +75,8 @@ class Footers:
     def _read(self, file: AdoptedFile) -> FileFooter:
         source = self._source
         path = f"{source.root}/{file.path}"
+        if link_target(source.storage, path) is not None:
+            raise BadInput(f"{path} is a symbolic link", "a link may lead out of the source", "put the file itself there")
         try:
             with open_sized(source.storage, path, file.size) as stream:
                 footer = self._footer(file, path, stream)

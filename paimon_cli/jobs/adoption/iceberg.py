@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from paimon_cli.bucket.decoding import first_line
+from paimon_cli.bucket.decoding import DECODE_ERRORS, first_line
 from paimon_cli.datatypes.internal_values import date_text
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, importing
 from paimon_cli.jobs.adoption.source import AdoptedFile, Source
@@ -21,8 +21,7 @@ from paimon_cli.storage.storage import Storage
 _KEY_TYPES = {"boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "string": "STRING", "date": "DATE"}
 """Iceberg's name of a type -> Paimon's, of partition columns that both spell alike."""
 
-_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, EOFError, AssertionError)
-"""What pyiceberg raises for metadata of another form than it expects."""
+_REPAIR = "restore the Iceberg table with its own engine, then adopt it"
 
 
 def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -> Source:
@@ -33,23 +32,15 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -
         from pyiceberg.exceptions import NotInstalledError, ValidationError
         from pyiceberg.table.metadata import TableMetadataUtil
 
+    malformed: tuple[type[Exception], ...] = (*DECODE_ERRORS, AssertionError, NotInstalledError, ValidationError)
     path = f"{root}/metadata/{_newest(storage, root, metadata_names)}"
     try:
         metadata: Any = TableMetadataUtil.parse_raw(storage.read_bytes(path).decode())
         return _source(storage, root, metadata)
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        AssertionError,
-        NotInstalledError,
-        ValidationError,
-    ) as error:
-        raise DamagedFile(f"{path} cannot be read", first_line(error), path=path) from error
     except FileNotFoundError as error:
-        raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", path=path) from error
+        raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", _REPAIR, path=path) from error
+    except malformed as error:
+        raise DamagedFile(f"{path} cannot be read", first_line(error), _REPAIR, path=path) from error
 
 
 def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
@@ -65,6 +56,8 @@ def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
 def _source(storage: Storage, root: str, metadata: Any) -> Source:
     keys = _keys(root, metadata)
     snapshot = metadata.current_snapshot()
+    if snapshot is None and metadata.current_snapshot_id is not None:
+        raise ValueError(f"its current snapshot {metadata.current_snapshot_id} is not in it")
     if snapshot is None:
         raise NotFound(f"the Iceberg table {root} has no snapshot", "it has no rows", "create the table with paimon-cli create")
     own = metadata.location.rstrip("/")
@@ -130,10 +123,10 @@ def _entries(storage: Storage, root: str, own: str, snapshot: Any) -> Iterator[A
             return Stored(location)
 
         def new_output(self, location: str) -> Any:
-            raise NotImplementedError
+            raise NotSupported(f"{location} cannot be written", "the files of a source are only read")
 
         def delete(self, location: Any) -> None:
-            raise NotImplementedError
+            raise NotSupported(f"{location} cannot be deleted", "the files of a source are only read")
 
     files = ConfinedFiles()
     for manifest in snapshot.manifests(files):

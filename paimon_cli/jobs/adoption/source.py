@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.threads import in_parallel
+
+Stamp = tuple[int, int]
+"""Size in bytes and modification time in epoch millis of a file, by which a replaced one is known."""
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of a partition value that is null, as Hive and Spark write it."""
@@ -42,3 +46,11 @@ class Source:
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+    def stamps(self, threads: int) -> dict[str, Stamp]:
+        """The stamps of its files by their paths, as the directories are now; without those that are missing."""
+        paths = {file.path for file in self.files}
+        directories = sorted({f"{self.root}/{path}".rpartition("/")[0] for path in paths})
+        listed = in_parallel(self.storage.list_directory, directories, threads)
+        entries = ((entry.path[len(self.root) + 1 :], entry) for found in listed for entry in found)
+        return {path: (entry.size, entry.modified_millis) for path, entry in entries if path in paths}

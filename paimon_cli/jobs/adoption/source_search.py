@@ -21,7 +21,7 @@ _BUCKET = re.compile(r"bucket-([0-9]+|postpone)")
 
 def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> Source:
     """Look for the files at a path or URL. Raises `NotFound` if there are none, `NotSupported` for a Delta or Hudi table, and
-    what `iceberg_source` raises; `UsageError` for directories that are no partitions, `BadInput` for links.
+    what `iceberg_source` raises; `UsageError` for directories that are no partitions, `BadInput` for odd names.
     """
     storage, root = storage_for_url(url, storage_options, confined=True)
     if _BUCKET.fullmatch(root.rpartition("/")[2]):

@@ -16,7 +16,8 @@ import pytest
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import AlreadyExists, NotSupported, PaimonError, UsageError
+from paimon_cli.commit.committer import Committer
+from paimon_cli.errors import AlreadyExists, DamagedFile, NotSupported, PaimonError, PartialSuccess, UsageError
 
 ROWS = {
     "id": pa.array([1, 2, 3], pa.int64()),
@@ -129,8 +130,9 @@ def test_in_a_catalog(tmp_path: Path) -> None:
     opened.create_database("shop")
     done = opened.adopt(str(tmp_path / "source"), table="shop.orders")
     assert done.rows == 3 and opened.table("shop.orders").scan().to_arrow().num_rows == 3
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(AlreadyExists) as said:
         opened.adopt(str(tmp_path / "source"), table="shop.orders")
+    assert "choose another name" in said.value.hint and "--if-not-exists" not in said.value.hint
     assert opened.table("shop.orders").scan().to_arrow().num_rows == 3
 
 
@@ -152,6 +154,47 @@ def test_a_failure_leaves_no_table(tmp_path: Path, source: Path, monkeypatch: py
     assert not [path for path in (tmp_path / "wh/d.db").rglob("*") if path.is_file()]
     monkeypatch.undo()
     assert opened.adopt(str(source), table="d.t").rows == 18
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_replaced_after_it_was_placed_is_not_deleted(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    replaced, commit = source / "dt=2026-01-01/r=c/000001_0", Committer.commit
+
+    def replacing(*args: Any, **kwargs: Any) -> Any:
+        result = commit(*args, **kwargs)
+        write(source / "new", 1000)
+        (source / "new").replace(replaced)
+        return result
+
+    monkeypatch.setattr(Committer, "commit", replacing)
+    monkeypatch.setattr("paimon_cli.jobs.adoption.adopt_job.can_link", lambda *places: links)
+    with pytest.raises(PartialSuccess, match="1 were replaced by another writer") as said:
+        adopted(tmp_path, source, files="move")
+    assert said.value.details["left"] == ["dt=2026-01-01/r=c/000001_0"]
+    assert pq.read_table(replaced, partitioning=None)["id"].to_pylist() == [1000, 1001, 1002]
+    assert not [name for name in contents(source) if name.endswith("parquet")], "the others are moved"
+    table = Table.open(str(tmp_path / "t"), runtime=Runtime(engine="local"))
+    assert table.scan().to_arrow().num_rows == 18 and not table.verify(level="full").violations
+
+
+@pytest.mark.parametrize("harm", ["replace", "delete"])
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_changes_before_the_commit_ends_the_run(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, harm: str, links: bool
+) -> None:
+    monkeypatch.setattr("paimon_cli.jobs.adoption.adopt_job.can_link", lambda *places: links)
+    planned = catalog(tmp_path).plan_adoption(str(source), table=str(tmp_path / "t"), files="move")
+    changed = source / "dt=2026-01-01/r=c/000001_0"
+    content = changed.read_bytes()
+    changed.unlink()
+    if harm == "replace":
+        changed.write_bytes(content[:-1] + b"x")
+    left = contents(source)
+    with pytest.raises(DamagedFile, match="has changed"):
+        planned.run()
+    assert contents(source) == left and not [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
 
 
 def other_type(root: Path) -> None:
