@@ -150,7 +150,7 @@ class EventTable(FollowingTable):
         return pa.concat_tables(tables)
 
     def expect_one_schema(self, table: SourceTable) -> None:
-        """Raise `UsageError` if tables of several schemas have one name: only those of several databases are shards."""
+        """Raise `UsageError` if tables of several schemas have one name: only tables of several databases are shards."""
         sources = self.sources | {table}
         if len({source.schema for source in sources}) > 1:
             names = ", ".join(sorted(f"{source.schema}.{source.table}" for source in sources))

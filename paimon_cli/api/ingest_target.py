@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAX_LISTED = 100
 """Snapshots that a result lists, the last ones: a run that follows its sources makes any number."""
 MAX_COMMITS = 5
-"""How often a commit is tried that conflicts with those of others."""
+"""How often a commit is tried that conflicts with other commits."""
 
 
 NO_ROWS: Mapping[int, int] = MappingProxyType({})

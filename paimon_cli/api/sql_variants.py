@@ -23,7 +23,7 @@ _FORM = "variant_get(column, '$.field', 'INT'), with a path and a type as litera
 
 
 def json_schema(schema: pa.Schema, fields: Sequence[DataField]) -> pa.Schema:
-    """The schema with JSON for VARIANTs, at any depth. `fields`: those of the table."""
+    """The schema with JSON for VARIANTs, at any depth. `fields`: the table's."""
     return with_json(pa.RecordBatch.from_pylist([], schema=schema), fields).schema
 
 

@@ -60,7 +60,7 @@ def _stored(column: pa.Array, t: DataType) -> pa.Array:
         return present.cast(pa.int32())
     if t.root == "BOOLEAN":
         return present.cast(pa.uint8())
-    if t.root in FLOATING_ROOTS:  # Java tells bit patterns apart, but for those of NaN
+    if t.root in FLOATING_ROOTS:  # Java tells bit patterns apart, except those of NaN
         numbers = present.to_numpy()
         return pa.array(np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers))
     return present
@@ -211,7 +211,7 @@ class _Decoder:
             raise ValueError("it has values twice, or another number of them than it says")
 
     def bitmaps(self) -> tuple[BitMap, dict[bytes, BitMap]]:
-        """The positions of nulls, and those of each value. Raises `ValueError`."""
+        """The positions of nulls, and of each value. Raises `ValueError`."""
         begins = sorted({offset for offset in (*self.offsets.values(), self._null_offset) if offset >= 0})
         ends = dict(zip(begins, [*begins[1:], len(self._body) - self._at], strict=False))
         nulls = self._bitmap(self._null_offset, ends) if self._has_nulls else BitMap()

@@ -93,7 +93,7 @@ def _most_columns(name: str, options: TableOptions) -> int:
 
 
 class _Shredder:
-    """One column. Keys are numbered as they are met, those of the first rows by their frequency."""
+    """One column. Keys are numbered as they are met, in the first rows by their frequency."""
 
     def __init__(self, field: pa.Field, most_columns: int, sample: pa.MapArray) -> None:
         lengths = np.diff(sample.offsets.to_numpy())

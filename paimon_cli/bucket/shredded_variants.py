@@ -186,7 +186,7 @@ def _objects(count: int, members: list[_Members]) -> pa.Array:
 
 
 def _nodes(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None) -> pa.Array:
-    """Objects (with `ids`, the numbers of the names) or arrays with these numbers of children; `values`: those of all of them."""
+    """Objects (with `ids`, the numbers of the names) or arrays with these numbers of children; `values`: the children of all."""
     bounds = np.concatenate([[0], np.cumsum(counts)])
     data = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), values), pa.scalar(b"", pa.binary()))
     sizes = pc.binary_length(data).to_numpy().astype(np.int64)
@@ -195,7 +195,7 @@ def _nodes(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None) -> pa.A
     ends = np.cumsum(lengths)
     parents = np.repeat(np.arange(len(counts)), counts)
     before = (ends - lengths) - (np.cumsum(sizes) - sizes)[parents]
-    places = np.insert(before, bounds[1:], sizes)  # behind the places of the children, the size of all
+    places = np.insert(before, bounds[1:], sizes)  # after the places of the children, the size of all
     place_widths = np.repeat(widths, counts + 1)
     count_bytes = little_endian(counts, np.where(is_large, 4, 1), np.ones(len(counts), np.int64))
     parts = [count_bytes]

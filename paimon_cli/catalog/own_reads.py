@@ -57,7 +57,7 @@ class OwnReads:
     ) -> None:
         """Count a read with the probability `share`. `partitions`: their paths, empty for the whole table.
 
-        Tables outside of a warehouse, and those of a server, are not counted.
+        Tables outside of a warehouse, and tables of a server, are not counted.
         """
         if self.random.jitter() >= share:
             return

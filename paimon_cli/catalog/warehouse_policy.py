@@ -67,7 +67,7 @@ class PolicyFile:
         return sorted((name for name in found if day_of(name) is not None), reverse=True)
 
     def reads(self) -> ReadCounts:
-        """The counts in the file beside it, and those of processes. Raises `UsageError` for what is no count."""
+        """The counts in the file beside it, and the counts of processes. Raises `UsageError` for what is no count."""
         directory = self.counted_directory
         found = [(f"{directory.rpartition('/')[0]}/{READS_FILE}", READS_FILE)]
         found += [(f"{directory}/{name}", f"{READS_DIRECTORY}/") for name in self.counted_names()[:MOST_READS_OBJECTS]]

@@ -15,7 +15,7 @@ _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
 
 @dataclass(frozen=True)
 class ByteSlices:
-    """`data`: the bytes (uint8) and some zeros behind them, so that up to 16 bytes can be read at any position.
+    """`data`: the bytes (uint8) and some zeros after them, so that up to 16 bytes can be read at any position.
     `starts`, `lengths`: of each slice (int64).
     """
 

@@ -199,7 +199,7 @@ class RowType(NestedType):
 
 @dataclass(frozen=True)
 class VariantType(RowType):
-    """A value of any type. It is stored as a ROW of two byte strings, but nobody sees its fields."""
+    """A value of any type. It is stored as a ROW of two byte strings, whose fields are never shown."""
 
     root: str = field(default="VARIANT", init=False)
     fields: tuple[DataField, ...] = field(

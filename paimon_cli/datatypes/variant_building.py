@@ -105,7 +105,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _encoded(parsed: Any, numbers: dict[str, int]) -> bytes:
-    """The bytes of a node. `numbers`: those of the names so far."""
+    """The bytes of a node. `numbers`: of the names so far."""
     match parsed:
         case None:
             return _header(Primitive.NULL)

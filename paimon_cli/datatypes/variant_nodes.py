@@ -4,7 +4,7 @@ A VARIANT is two byte strings. `metadata` lists the names of fields; `value` is 
 announces. The nodes of a column are found level by level: all roots, then all children of these, and so on. So numpy reads a
 column of millions of small values with a few operations per level.
 
-Nothing in the bytes is trusted. A child lies within the bytes that its parent claims, behind the parent's header, so there is no
+Nothing in the bytes is trusted. A child lies within the bytes that its parent claims, after the parent's header, so there is no
 circle. Children may claim the same bytes, and these again; so a value may have at most as many nodes as it has bytes.
 """
 
@@ -55,7 +55,7 @@ class MalformedVariant(ValueError):
 class NodeLevel:
     """The nodes of one level, as arrays of one length. Those with the same parent are neighbours, in the parent's order.
 
-    `rows`: the row of the column. `starts`, `ends`: the position of the header byte, and that behind the last byte. `kinds`,
+    `rows`: the row of the column. `starts`, `ends`: the positions of the header byte and after the last byte. `kinds`,
     `details`: the two low and the six high bits of the header. `counts`: the number of children. `key_starts`, `key_lengths`: the
     name within the bytes of the metadata; a length of -1 for a node without name.
 
@@ -102,7 +102,7 @@ class Variants:
         self._offset_sizes, self.name_counts = self._dictionaries()
 
     def levels(self, roots: NodeLevel | None = None) -> list[NodeLevel]:
-        """These nodes (those of `roots()`) and all levels below them."""
+        """These nodes (as `roots()` gives them) and all levels below them."""
         levels = [self.roots() if roots is None else roots]
         while levels[-1].counts.any():
             if len(levels) > MAX_VARIANT_DEPTH:

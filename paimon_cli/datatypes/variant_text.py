@@ -72,7 +72,7 @@ def node_texts(variants: Variants, roots: NodeLevel) -> pa.StringArray:
 
 
 def _level_texts(variants: Variants, level: NodeLevel, below: pa.StringArray) -> pa.StringArray:
-    """The texts of the nodes of a level. `below`: those of their children."""
+    """The texts of the nodes of a level. `below`: the texts of their children."""
     is_nested = level.kinds >= NodeKind.OBJECT
     nested, scalar = np.flatnonzero(is_nested), np.flatnonzero(~is_nested)
     parts = []

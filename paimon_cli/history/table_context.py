@@ -358,7 +358,7 @@ class TableContext:
     def _expect_keys(self) -> None:
         """Raise `NotSupported` if the bounds of files are no keys."""
         if self.mode.clusters_rows:
-            what = f"the bounds of data files of {self.address} are not those of keys"
+            what = f"the bounds of data files of {self.address} are not bounds of keys"
             raise NotSupported(what, "with pk-clustering-override files are sorted by clustering.columns", "its rows can be read")
 
     def partition_path_of(self, partition: bytes) -> str:

@@ -221,7 +221,7 @@ def key_values(context: TableContext) -> Callable[[bytes, str], list[Any]]:
     types = context.schema.types_of(context.schema.trimmed_primary_keys)
 
     def decode(key: bytes, file_name: str) -> list[Any]:
-        if context.mode.clusters_rows:  # the bounds are those of clustering columns, or of keys where rows wait
+        if context.mode.clusters_rows:  # the bounds are of clustering columns, or of keys where rows wait
             return []
         values = _decoded(key, types, file_name)
         return [canonical_json(v, t) for v, t in zip(values, types, strict=True)]

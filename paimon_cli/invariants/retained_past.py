@@ -120,7 +120,7 @@ def untold_between(ids: Sequence[int]) -> Iterator[Anomaly]:
 
 
 def untold_of_unreadable(paths: Sequence[str]) -> Iterator[Anomaly]:
-    """What cannot be told because these files are damaged, missing, or those of another snapshot."""
+    """What cannot be told because these files are damaged, missing, or hold another snapshot."""
     if paths:
         more = f", and {counted(len(paths) - 1, 'other file')}" if len(paths) > 1 else ""
         yield from _untold(f"{shown_name(paths[0])}{more} cannot be read; `paimon-cli verify` says why")

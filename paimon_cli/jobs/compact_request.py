@@ -76,7 +76,7 @@ class CompactRequest(CompactOptions):
         return self.regroups and not (self.partition or self.bucket or self.order_by or self.if_snapshot is not None)
 
     def mends_counts(self, context: TableContext) -> bool:
-        """Whether it mends what a rescale has left behind: files of an old count, and an old option."""
+        """Whether it mends what a rescale has left over: files of an old count, and an old option."""
         return self.may_regroup and not context.mode.bucket_mode.postpones
 
     def choices(self, context: TableContext, buckets: Sequence[BucketFiles]) -> GoalChoices:

@@ -85,7 +85,7 @@ def list_candidates(context: TableContext, older_than: int, external_paths: bool
 
 
 def _external_directories(context: TableContext, depth: int, older_than: int, empty: list[str]) -> list[FileStatus]:
-    """The directories of files below those of buckets at places outside of the table. Raises `Refused` if one is not allowed."""
+    """The directories of files below the buckets at places outside of the table. Raises `Refused` if one is not allowed."""
     places, storage, found = context.external_places, context.storage, list[FileStatus]()
     for root in context.external_roots:
         level = list(_bucket_directories(context, root, depth, older_than, empty))

@@ -1,7 +1,7 @@
 """Where new data files go if a table keeps them outside of its directory (`data-file.external-paths`; FORMAT.md, section 7.8).
 
 Java: ExternalPathProvider. Java chooses at random, and each manifest entry records what was chosen. Here the name of the file,
-which holds a random UUID and a counter, decides: so whoever knows the name of a file that this job has made can find it again.
+which holds a random UUID and a counter, decides: so the name of a file that this job has made is enough to find it again.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class StreamIngest(IngestOptions):
 def ingest(stream: DataFrame, call: StreamIngest) -> DataStreamWriter:
     """Apply a stream of change events to tables, each event once. Returns a writer, which `start` starts.
 
-    `stream`: a streaming DataFrame with the events in a column `value`, such as those of `format("kafka")` and `format("text")`;
+    `stream`: a streaming DataFrame with the events in a column `value`, as `format("kafka")` and `format("text")` give them;
     the columns `key`, `topic`, `partition` and `offset` of Kafka are used, too. `into`: a database, whose tables are created as
     needed, or one table. `warehouse`: the `url` of `Catalog`, and `options` its options. The others are those of
     `Catalog.ingest`; `--follow`, `--interval`, `--max-rounds` and `--kafka-conf` are for sources that are not read by Spark.
@@ -166,7 +166,7 @@ class EventBatch:
             self._commit(rows, sizes)
 
     def _messages(self) -> DataFrame:
-        """The messages as tasks get them: those of a partition of a topic together, and in order."""
+        """The messages as tasks get them: each partition of a topic together, and in order."""
         names = set(self.frame.columns)
         columns = [
             (F.col(f"`{name}`") if name in names else F.lit(None)).cast(_TYPES[name]).alias(name) for name in MESSAGE_COLUMNS

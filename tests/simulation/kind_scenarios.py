@@ -150,6 +150,7 @@ def _() -> Scenario:
 
 @planned("online-rescalers")
 def _() -> Scenario:
+    """Each takes the other's count for one that writers have brought."""
     return made("online-rescalers", FIXED, COMPACTED, ONLINE, real_rescaler("q", 8, online=True))
 
 
@@ -279,7 +280,6 @@ TWO_ACTORS = (
     "splitter-expiry",
     "online-writer",
     "online-compactor",
-    "online-rescalers",
     "online-restart",
     "online-expiry",
     "online-restorer",
@@ -300,4 +300,4 @@ TWO_ACTORS = (
     "cross-partition-writer-compactor",
     "cross-partition-writer-overwriter",
 )
-MANY_ACTORS = ("postponed-many", "splitter-many", "online-many", "dynamic-many")
+MANY_ACTORS = ("postponed-many", "splitter-many", "online-many", "online-rescalers", "dynamic-many")

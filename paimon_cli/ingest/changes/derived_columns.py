@@ -117,7 +117,7 @@ class DerivedColumns:
     def added(self, events: TableEvents, types: Mapping[str, DataType]) -> tuple[TableEvents, dict[int, str]]:
         """The events with these columns in both images, and why some events, by index, cannot have them.
 
-        `types`: those of the table.
+        `types`: the table's.
         """
         if not self.names or events.truncates:
             return events, {}

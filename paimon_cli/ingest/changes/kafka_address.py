@@ -84,7 +84,7 @@ class KafkaAddress:
         offsets = given.get("offsets")
         beginning = None if offsets is None else Beginning.of(offsets)
         if beginning is not None and beginning.exact and (len(topics) > 1 or "*" in topics[0]):
-            raise UsageError("offsets of partitions are those of one topic", f"{shown} names more", "name one topic")
+            raise UsageError("offsets of partitions belong to one topic", f"{shown} names more", "name one topic")
         return KafkaAddress(brokers, topics, given.get("group"), beginning)
 
     def chosen(self, existing: Sequence[str]) -> list[str]:

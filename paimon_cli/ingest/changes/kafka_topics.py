@@ -49,7 +49,7 @@ NOTHING_HELD: Mapping[Partition, int] = MappingProxyType({})
 @dataclass
 class PartitionPlace:
     """How far a partition was read. `position`: the next offset; `end`: that of the last message when it was assigned, plus one.
-    `gone`: nobody knows whether events before this offset were read. `is_ended`: there was nothing more.
+    `gone`: whether events before this offset were read is unknown. `is_ended`: there was nothing more.
     """
 
     position: int
@@ -163,13 +163,13 @@ class KafkaTopics:
             raise Refused(
                 f"{counted(low - committed, 'event')} of {one.name} are gone",
                 f"group {self.client.group} has read to offset {committed}, and Kafka has deleted those before {low}",
-                "?offsets=earliest goes on without them; fill the tables anew if rows are missing",
+                "?offsets=earliest goes on without them; load the tables again if rows are missing",
             )
         if committed > high:
             raise Refused(
                 f"{one.name} is not what was read before",
                 f"group {self.client.group} has read to offset {committed}, and it ends at {high}",
-                "the topic was created anew: name another --commit-user and ?group=NAME",
+                "the topic was created again: name another --commit-user and ?group=NAME",
             )
         return committed
 
@@ -203,7 +203,7 @@ class KafkaTopics:
         those that came later than it.
         """
         messages = self._polled()
-        if self._has_changed:  # these messages may be those of partitions that others have now
+        if self._has_changed:  # others may have the partitions of these messages now
             self._has_changed = False
             if self._is_assigned:
                 with self.client.asking():

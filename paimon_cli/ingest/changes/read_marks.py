@@ -123,13 +123,13 @@ class LastEvent(NamedTuple):
 def check_mark(mark: Mark, lines: EventLines, begin: int, gone: int = 0) -> None:
     """Raise `Refused` if the block has another event before the mark, or events after the mark, before `gone`, are gone.
 
-    `begin`: where the block begins. A topic may have lost the event before the mark, when it was compacted: then nothing is told.
+    `begin`: where the block begins. A compacted topic may have lost the event before the mark: then nothing is checked.
     """
     if mark.position < gone:
         raise Refused(
             f"cannot determine whether events of {lines.source} were missed",
             f"the table has read to {lines.unit} {mark.position}, events before {gone} are gone, and no group has read them",
-            "?offsets=earliest goes on with what is left; fill the table anew if rows are missing",
+            "?offsets=earliest goes on with what is left; load the table again if rows are missing",
             source=lines.source,
         )
     if not begin < mark.position <= lines.end:

@@ -1,4 +1,4 @@
-"""`adopt`: creates an append table whose data files are those of a source, as links or copies with new names, in one commit.
+"""`adopt`: creates an append table from the files of a source, as links or copies with new names, in one commit.
 
 Java: HiveMigrator, FileMetaUtils. Java moves the files of a source and keeps their names; here the source stays as it is unless
 `move` is asked for, and then goes only after the commit.
@@ -130,7 +130,7 @@ def plan_adoption(
     held = {field.name: field for field in stored}
     both = [key.name for key in keys if key.name in held]
     if both and source.kind == "files":
-        why = "its values in the files might differ from those of the directories"
+        why = "its values in the files might differ from the directories' values"
         raise NotSupported(f"column {both[0]} is in the files and in the names of directories", why, "write the rows")
     for key in keys:
         if key.name in held and _sql(held[key.name]) != _sql(key):

@@ -40,7 +40,7 @@ class PartitionWalk:
                 self._refuse_mix(directories[0][0], files[0][0])
             if len(self._keys) >= _MAX_LEVELS:
                 raise UsageError(
-                    f"{directories[0][0].path} is below {_MAX_LEVELS} directories", "no table has so many partitions"
+                    f"{directories[0][0].path} is below {_MAX_LEVELS} directories", "no table has that many partition columns"
                 )
             inner = [(entry, (*values, self._value(entry))) for entry, values in directories]
             listed = in_parallel(self._storage.list_directory, (entry.path for entry, _ in inner), self._threads)

@@ -109,7 +109,7 @@ class Footers:
         return self._schema is not None and bool(schema.equals(self._schema))
 
     def _checked(self, path: str, schema: pa.Schema, metadata: pq.FileMetaData | None) -> tuple[DataField, ...]:
-        """The columns of a file, which must be those of the first one."""
+        """The columns of a file, which must be the same as in the first one."""
         if self._fields is not None and metadata is not None and self._is_usual(schema):
             _expect_physical(path, self._fields, metadata)
             return self._fields

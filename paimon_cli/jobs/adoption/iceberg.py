@@ -1,4 +1,4 @@
-"""Finds the files of an Iceberg table: those of its current snapshot, if no row of them is deleted by other files.
+"""Finds the files of an Iceberg table's current snapshot, if no row of them is deleted by other files.
 
 All metadata is read through the confined storage of the source. Locations in it are followed only below the table's directory,
 also if that was moved since they were written.

@@ -1,7 +1,7 @@
 """Tasks on single data files: which keys match, how many rows are erased, and the same file without them.
 
 A file without its erased rows is a file of its own, with another name: rows keep their order, sequence numbers and kinds, the
-file its level, schema and format. Its metadata and indexes are made anew from the rows that are left. Ids of rows that followed
+file its level, schema and format. Its metadata and indexes are built from the rows that are left. Ids of rows that followed
 from their positions are stored from then on, as in files that an update writes.
 """
 

@@ -81,7 +81,7 @@ def decisions_of(
         return look(table.name, table.opened, table.limited(REQUEST, budgets.of(table.name)), {}, AT_ONCE, True)
 
     def plan(table: ServedTable) -> Turn | None:
-        """The turn, with its plan only while there are few: those of many buckets would not fit into memory together."""
+        """The turn, with its plan only while there are few: the plans of many buckets would not fit into memory together."""
         if table.policy.is_closed(moment):
             return None
         turn = looked(table)

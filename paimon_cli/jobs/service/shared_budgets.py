@@ -105,7 +105,7 @@ class SavedFor:
 class DividedBudget:
     """A budget that is divided among merges, which ask one by one, the most urgent first.
 
-    Merges that must be made come first, those of buckets with the most runs before: if the cheapest came first, an expensive one
+    Merges that must be made come first, the buckets with the most runs at the front: if the cheapest came first, an expensive one
     would wait for good, and grow meanwhile. For the first of them that does not fit, or a small other one, the budget is saved,
     in later rounds, too: less urgent ones take what is beyond that. A single run does not come again, so that it takes what fits.
 
