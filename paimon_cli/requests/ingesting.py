@@ -122,6 +122,14 @@ class TableIngestOptions(Request):
         int | None, Option("With --follow: stop after this many looks.", metavar="N", min=1, panel=FOLLOWING)
     ] = None
 
+    def check(self) -> None:
+        super().check()
+        given = {"--interval": self.interval is not None, "--max-rounds": self.max_rounds is not None}
+        if not self.follow and (named := [name for name, is_given in given.items() if is_given]):
+            raise UsageError(
+                f"{named[0]} is for --follow", "without it a run ends with its input", "leave it out, or add --follow"
+            )
+
 
 class IngestOptions(TableIngestOptions):
     """Which tables get the events."""

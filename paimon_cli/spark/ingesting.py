@@ -72,12 +72,12 @@ class StreamIngest(IngestOptions):
     options: Mapping[str, str] | None = None
 
     def check(self) -> None:
-        super().check()
         given = {"--follow": self.follow, "--interval": self.interval is not None, "--max-rounds": self.max_rounds is not None}
         if chosen := [name for name, is_given in given.items() if is_given]:
             raise UsageError(f"{chosen[0]} is for sources that are read here", "a query has a trigger", "leave it out")
         if self.kafka_conf:
             raise UsageError("--kafka-conf is for topics that are read here", "Spark reads them", "set options of the stream")
+        super().check()
 
 
 @checks_call

@@ -63,3 +63,5 @@ def test_what_a_call_must_say(run: Run, tmp_path: Path) -> None:
     assert "names no topic" in run("ingest", "kafka://h", *given[2:], code=2).err
     assert "--kafka-conf must be KEY=VALUE" in run("ingest", "kafka://h/t", *given[2:], "--kafka-conf", "x", code=2).err
     assert run("ingest", tmp_path / "none.json", *given[2:], code=3).err
+    assert "--interval is for --follow" in run(*given, "--interval", "5 s", code=2).err
+    assert "--max-rounds is for --follow" in run(*given, "--max-rounds", 2, code=2).err
