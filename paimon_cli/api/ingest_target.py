@@ -200,6 +200,8 @@ class IngestTarget(EventTable):
                     self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
                     self.marks, self.next_id = marks, self.next_id + 1
                     break
+                if not pending:  # a batch of Spark has no marks: its number says whether it is committed
+                    break
             if self._met_others(pending):
                 break
         for part in rows:
@@ -232,6 +234,8 @@ class IngestTarget(EventTable):
         assert self.table is not None
         before = self.marks
         self.table.refresh()
+        if not pending:
+            return False
         self.open(self.table)
         if all(self.marks.get(key) == mark for key, mark in pending.items()):
             return True

@@ -150,10 +150,10 @@ def _decimal(number: Decimal) -> bytes:
         raise ValueError(f"JSON has no number {number}")
     if exponent > 0:
         return _double(float(number))
-    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-    scale, precision = -exponent, len(str(abs(unscaled)))
+    scale, precision = -exponent, len(digits)
     for details, most, size in _DECIMALS:
         if scale <= most and precision <= most:
+            unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
             return _header(details) + bytes([scale]) + unscaled.to_bytes(size, "little", signed=True)
     return _double(float(number))
 

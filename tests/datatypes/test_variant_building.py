@@ -37,7 +37,15 @@ def test_bytes_of_pypaimon(document: Any, value: str, metadata: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "first"),
-    [("1.5", 8 << 2), ("1e2", 7 << 2), ("-0", 3 << 2), (str(2**63), 10 << 2), ("1" * 39, 7 << 2), ("0." + "1" * 39, 7 << 2)],
+    [
+        ("1.5", 8 << 2),
+        ("1e2", 7 << 2),
+        ("-0", 3 << 2),
+        (str(2**63), 10 << 2),
+        ("1" * 39, 7 << 2),
+        ("0." + "1" * 39, 7 << 2),
+        ("0." + "1" * 4400, 7 << 2),
+    ],
 )
 def test_types_of_numbers(text: str, first: int) -> None:
     assert variant_of_text(text)[0][0] == first
