@@ -18,6 +18,8 @@ class Pieces:
     """Rows that are decoded and processed at a time."""
     smallest_batch_rows: int = 512
     """Rows of a batch of a merge, however little memory there is for it."""
+    sliced_lookups: int = 64
+    """Numbers that are looked for in bit slices one by one; more are compared with the numbers of all rows."""
     kind_batch_rows: int = 1 << 20
     """Rows of a batch of which only the row kinds are read."""
     orc_batch_rows: int = 1_024

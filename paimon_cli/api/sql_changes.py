@@ -169,7 +169,7 @@ def _changed(
     from paimon_cli.sql.clauses import parse_set_clause
     from paimon_cli.sql.predicate import parse_predicate
 
-    schema = table.context.schema
+    schema = table.context.readable_schema
     side = JoinedSide.of("", schema.field_names)
     sides = _sides(asked, side)
     where = "TRUE" if asked.where is None else resolved(asked.where, sides, [side])
@@ -178,7 +178,7 @@ def _changed(
         try:
             agrees = chooses_same_rows(parse_predicate(where, schema, params).condition, where)
             if texts:
-                agrees = sets_same_values(parse_set_clause(texts, schema, params)) and agrees
+                agrees = sets_same_values(parse_set_clause(texts, table.context.schema, params)) and agrees
         except UsageError as error:
             if "column" in error.details:
                 raise

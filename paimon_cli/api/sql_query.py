@@ -22,6 +22,7 @@ from paimon_cli.api.scan import installed, narrowed
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
+from paimon_cli.api.sql_row_tracking import hide_from_stars, named_tracking_columns
 from paimon_cli.api.sql_variants import json_schema, literal_text, with_json, with_variant_functions
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
@@ -44,13 +45,16 @@ Wrap = Callable[[str, Sequence[tuple[str, str]]], str]
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]
-    """A table at one version, as a PyArrow dataset for DuckDB."""
+    """A table at one version, as a PyArrow dataset for DuckDB. `tracking`: columns of row tracking to show, if it has any."""
 
-    def __init__(self, table: Table, version: Mapping[str, Any], trace: Trace) -> None:
+    def __init__(self, table: Table, version: Mapping[str, Any], trace: Trace, tracking: Sequence[str] = ()) -> None:
         # The constructor of the base class cannot be called.
         self._table = table
         self._trace = trace
         self._scan = table.scan(**version)
+        self.tracking = tracking if self._scan.rows.context.mode.tracks_rows else ()
+        if self.tracking:
+            self._scan = table.scan(**version, columns=[*self._scan.schema.names, *self.tracking])
         self.failure: PaimonError | None = None
 
     @property
@@ -62,7 +66,8 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     @property
     def table_schema(self) -> TableSchema:
         """The schema with which the rows are read."""
-        return self._scan.rows.context.schema
+        context = self._scan.rows.context
+        return context.readable_schema if self.tracking else context.schema
 
     @property
     def url(self) -> str:
@@ -92,7 +97,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         names = list(self.schema.names if columns is None else columns)
         text = None if filter is None else str(filter)
         read = [name for name in self.schema.names if name in names or (text is not None and _may_name(text, name))]
-        schema = self._scan.rows.context.schema
+        schema = self.table_schema
         where = None if text is None else pushed_condition(text, schema)
         scan = narrowed(self._scan, read or self.schema.names[:1], where)
         if self._trace.is_on:
@@ -258,8 +263,9 @@ def _registered(
     """
     tree = _parsed(connection, query)
     (statement,) = tree["statements"]
-    nodes = list(_tables_of(statement, frozenset()))
+    nodes, tracking = list(_tables_of(statement, frozenset())), named_tracking_columns(query)
     views: dict[NamedTable, str] = {}
+    tracked: set[int] = set()
     for node in nodes:
         named = _named(node)
         if named.name.startswith(_VIEW):
@@ -269,15 +275,18 @@ def _registered(
             continue
         if named not in views:
             views[named] = f"{_VIEW}{len(datasets)}"
-            datasets.append(TableDataset(table, named.scan_options(), trace))
+            datasets.append(TableDataset(table, named.scan_options(), trace, tracking))
             connection.register(views[named], datasets[-1])
             if named.version is None:
                 _create_view(connection, named, views[named])
+        if datasets[int(views[named].removeprefix(_VIEW))].tracking:
+            tracked.add(id(node))
         if named.version is not None:
             node["alias"] = node["alias"] or named.parts[-1]
             node |= {"schema_name": "", "table_name": views[named], "at_clause": None}
             node["qualified_name"] = {"path": [views[named]]}
-    if not any(named.version for named in views):
+    hide_from_stars(statement, lambda node: id(node) in tracked, tracking)
+    if not tracked and not any(named.version for named in views):
         return query, describes_a_table(statement)
     rewritten = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
     return str(rewritten), describes_a_table(statement)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
+from paimon_cli.bucket.bit_slices import bitmap_bytes, bitmap_of
 from paimon_cli.bucket.bloom_index import timestamp_units
-from paimon_cli.bucket.file_index import FileIndex, IndexKind
+from paimon_cli.bucket.file_index import BodyReader, FileIndex, IndexKind
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, STRING_ROOTS, DataField, DataType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.index_files import roaring_bytes
 from paimon_cli.options.option_text import one_of, parse_size
 from paimon_cli.options.table_options import TableOptions
 
@@ -90,11 +90,6 @@ def _rank(t: DataType) -> Callable[[bytes], bytes]:
     return lambda key: bytes([key[0] ^ 128]) + key[1:]
 
 
-def _bytes_of(positions: BitMap) -> bytes:
-    """The same bytes for the same positions, however they came together."""
-    return roaring_bytes(BitMap(positions.to_array()))
-
-
 class BitmapIndex(FileIndex):
     """The bitmaps of a column of type `t`, by the serialised value."""
 
@@ -146,7 +141,7 @@ class BitmapIndex(FileIndex):
 
     def to_bytes(self) -> bytes:
         self._decode()
-        nulls = _bytes_of(self._nulls)
+        nulls = bitmap_bytes(self._nulls)
         body = [nulls] if len(self._nulls) > 1 else []
         offset, entries = len(nulls) if body else 0, list[tuple[bytes, int, int]]()
         for key in sorted(self._bitmaps, key=_rank(self._type)):
@@ -154,7 +149,7 @@ class BitmapIndex(FileIndex):
             if len(positions) == 1:
                 entries.append((key, -1 - positions[0], -1))
                 continue
-            content = _bytes_of(positions)
+            content = bitmap_bytes(positions)
             entries.append((key, offset, len(content)))
             body.append(content)
             offset += len(content)
@@ -182,30 +177,31 @@ class BitmapIndex(FileIndex):
         return _INT.pack(len(blocks)) + index + _INT.pack(len(content)) + content
 
     @staticmethod
-    def from_bytes(body: bytes, t: DataType) -> BitmapIndex:
-        """The index with this body. Raises `ValueError` if it is malformed, or of another version than 1 and 2; positions are
-        looked at when they are needed.
+    def from_bytes(body: bytes, t: DataType, rows: int) -> BitmapIndex:
+        """The index of a file of `rows` rows. Raises `ValueError` if it is malformed, or of another version than 1 and 2;
+        positions are looked at when they are needed.
         """
         decoder = _Decoder(body, t)
+        if decoder.rows > rows:
+            raise ValueError(f"it is about {decoder.rows} rows; its file has {rows}")
         found = BitmapIndex(t, BitmapForm(decoder.version))
         found._rows, found._stored = decoder.rows, decoder
         return found
 
 
-class _Decoder:
+class _Decoder(BodyReader):
     """Reads the body of an index. `offsets`: of each serialised value, that of its bitmap, or -1 - n if only row n has it."""
 
     def __init__(self, body: bytes, t: DataType) -> None:
-        self._body = body
+        super().__init__(body)
         self._type = t
-        self._at = 0
-        self.version = self._take(1)[0]
+        self.version = self.take(1)[0]
         if self.version not in (1, 2):
             raise ValueError(f"version {self.version} is not known")
-        self.rows, count, self._has_nulls = _HEAD.unpack(self._take(_HEAD.size))
-        self._null_offset = self._int() if self._has_nulls else -1
+        self.rows, count, self._has_nulls = _HEAD.unpack(self.take(_HEAD.size))
+        self._null_offset = self.integer() if self._has_nulls else -1
         if self._has_nulls and self.version > 1:
-            self._int()  # the length of the bitmap of nulls
+            self.integer()  # the length of the bitmap of nulls
         self.offsets = dict(self._entries(count) if self.version == 1 else self._in_blocks(count))
         if self.rows < 0 or len(self.offsets) != count:
             raise ValueError("it has values twice, or another number of them than it says")
@@ -213,33 +209,30 @@ class _Decoder:
     def bitmaps(self) -> tuple[BitMap, dict[bytes, BitMap]]:
         """The positions of nulls, and of each value. Raises `ValueError`."""
         begins = sorted({offset for offset in (*self.offsets.values(), self._null_offset) if offset >= 0})
-        ends = dict(zip(begins, [*begins[1:], len(self._body) - self._at], strict=False))
+        ends = dict(zip(begins, [*begins[1:], len(self.body) - self.at], strict=False))
         nulls = self._bitmap(self._null_offset, ends) if self._has_nulls else BitMap()
         return nulls, {key: self._bitmap(offset, ends) for key, offset in self.offsets.items()}
 
     def _entries(self, count: int) -> Iterator[tuple[bytes, int]]:
         for _ in range(count):
-            yield self._key(), self._int()
+            yield self._key(), self.integer()
 
     def _in_blocks(self, count: int) -> Iterator[tuple[bytes, int]]:
-        for _ in range(self._int()):
-            self._key(), self._int()
-        end = self._int()
-        end += self._at
-        while self._at < end:
-            for _ in range(self._int()):
-                yield self._key(), self._int()
-                self._int()  # the length of its bitmap, which says so itself
-        if self._at != end:
+        for _ in range(self.integer()):
+            self._key(), self.integer()
+        end = self.integer()
+        end += self.at
+        while self.at < end:
+            for _ in range(self.integer()):
+                yield self._key(), self.integer()
+                self.integer()  # the length of its bitmap, which says so itself
+        if self.at != end:
             raise ValueError("its blocks end elsewhere than it says")
 
     def _bitmap(self, offset: int, ends: dict[int, int]) -> BitMap:
         if offset >= 0:
-            content = self._body[self._at + offset : self._at + ends[offset]]
-            try:
-                positions = BitMap.deserialize(content)
-            except (ValueError, IndexError) as error:  # the latter without any bytes
-                raise ValueError("a bitmap cannot be read") from error
+            content = self.body[self.at + offset : self.at + ends[offset]]
+            positions = bitmap_of(content)
         else:
             positions = BitMap([-1 - offset])
         if positions and positions[-1] >= self.rows:
@@ -248,19 +241,9 @@ class _Decoder:
 
     def _key(self) -> bytes:
         if self._type.root not in STRING_ROOTS:
-            return self._take(np.dtype(_form_of(self._type)).itemsize)
-        size = self._take(_INT.size)
-        return size + self._take(_INT.unpack(size)[0])
-
-    def _int(self) -> int:
-        return int(_INT.unpack(self._take(_INT.size))[0])
-
-    def _take(self, size: int) -> bytes:
-        taken = self._body[self._at : self._at + size]
-        if size < 0 or len(taken) != size:
-            raise ValueError("it is cut off")
-        self._at += size
-        return taken
+            return self.take(np.dtype(_form_of(self._type)).itemsize)
+        size = self.take(_INT.size)
+        return size + self.take(_INT.unpack(size)[0])
 
 
 class BitmapKind(IndexKind):
@@ -282,5 +265,5 @@ class BitmapKind(IndexKind):
         block = self.setting(options, field, "index-block-size", parse_size, parse_size(DEFAULT_BLOCK))
         return BitmapIndex(field.type, BitmapForm(int(version), block))
 
-    def decoded(self, field: DataField, body: bytes) -> BitmapIndex:
-        return BitmapIndex.from_bytes(body, field.type)
+    def decoded(self, field: DataField, body: bytes, rows: int) -> BitmapIndex:
+        return BitmapIndex.from_bytes(body, field.type, rows)

@@ -196,7 +196,7 @@ class BloomKind(IndexKind):
         false_positives = self.setting(options, field, "fpp", _rate, DEFAULT_FALSE_POSITIVES)
         return BloomIndex(field.type, BloomFilter.sized(items, false_positives))
 
-    def decoded(self, field: DataField, body: bytes) -> BloomIndex:
+    def decoded(self, field: DataField, body: bytes, rows: int) -> BloomIndex:
         return BloomIndex(field.type, BloomFilter.from_bytes(body))
 
 

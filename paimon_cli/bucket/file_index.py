@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,30 @@ from paimon_cli.options.table_options import TableOptions
 
 Index = TypeVar("Index", bound="FileIndex")
 T = TypeVar("T")
+
+
+class BodyReader:
+    """Reads the body of an index from its beginning. All methods raise `ValueError` where it ends too early."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        taken = self.body[self.at : self.at + size]
+        if size < 0 or len(taken) != size:
+            raise ValueError("it is cut off")
+        self.at += size
+        return taken
+
+    def integer(self) -> int:
+        """The next 32-bit integer."""
+        return int.from_bytes(self.take(4), "big", signed=True)
+
+    def rest(self) -> memoryview:
+        """All bytes that follow."""
+        return memoryview(self.body)[self.at :]
 
 
 class FileIndex(ABC):
@@ -41,9 +65,13 @@ class FileIndex(ABC):
     def may_hold(self, values: pa.Array) -> npt.NDArray[np.bool_]:
         """For each value that is not null, in order: False if it was certainly not added."""
 
+    def bounds(self) -> tuple[Any, Any] | None:
+        """The least and the greatest value that was added, as internal values; None if the index does not tell."""
+        return None
+
     @abstractmethod
-    def to_bytes(self) -> bytes:
-        """Its body in the container of the file."""
+    def to_bytes(self) -> bytes | None:
+        """Its body in the container of the file; None if it cannot express a value: then the file has no such index."""
 
 
 class IndexKind(ABC):
@@ -64,8 +92,8 @@ class IndexKind(ABC):
         """The index of a new file, with the settings of the column. Raises `UsageError` for those that are invalid."""
 
     @abstractmethod
-    def decoded(self, field: DataField, body: bytes) -> FileIndex:
-        """The index with this body. Raises `ValueError` if it is malformed."""
+    def decoded(self, field: DataField, body: bytes, rows: int) -> FileIndex:
+        """The index with this body, of a file of `rows` rows. Raises `ValueError` if it is malformed, or about more rows."""
 
     @property
     def columns_option(self) -> str:

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from paimon_cli.bucket.bitmap_index import BitmapKind
 from paimon_cli.bucket.bloom_index import BloomKind
+from paimon_cli.bucket.bsi_index import BsiKind
 from paimon_cli.bucket.file_index import FileIndex, IndexKind
+from paimon_cli.bucket.range_bitmap_index import RangeBitmapKind
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField, DataType
 from paimon_cli.errors import DamagedFile, NotSupported
@@ -25,7 +27,7 @@ from paimon_cli.metadata.index_files import decode_file_index, encode_file_index
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-INDEX_KINDS: tuple[IndexKind, ...] = (BloomKind(), BitmapKind())
+INDEX_KINDS: tuple[IndexKind, ...] = (BloomKind(), BitmapKind(), BsiKind(), RangeBitmapKind())
 """All kinds that this version writes and reads. Others, in files of other writers, are ignored."""
 SUFFIX = ".index"
 
@@ -79,7 +81,8 @@ class IndexBuilder:
     def container(self) -> bytes:
         bodies: dict[str, dict[str, bytes | None]] = {}
         for column, index in self.indexes.items():
-            bodies.setdefault(column.field.name, {})[column.kind.name] = index.to_bytes()
+            if (body := index.to_bytes()) is not None:
+                bodies.setdefault(column.field.name, {})[column.kind.name] = body
         return encode_file_index(bodies)
 
 
@@ -106,6 +109,10 @@ class FileIndexes:
         answers = [index.may_hold(column) for index in self._consulted(field)]
         return not answers or bool(np.logical_and.reduce(answers).any())
 
+    def bounds(self, field: DataField) -> tuple[Any, Any] | None:
+        """The least and the greatest value of the column, as internal values; None if no index tells."""
+        return next((known for index in self._consulted(field) if (known := index.bounds()) is not None), None)
+
     def known(self, fields: Sequence[DataField]) -> list[tuple[DataField, FileIndex]]:
         """The indexes that reads consult for these columns. `fields`: as in the file's own schema."""
         return [(field, index) for field in fields for index in self._consulted(field)] if self.has_any(self._file) else []
@@ -127,7 +134,7 @@ class FileIndexes:
     def _index(self, column: IndexedColumn) -> FileIndex | None:
         body = self._container().get(column.field.name, {}).get(column.kind.name)
         try:
-            return None if body is None else column.kind.decoded(column.field, body)
+            return None if body is None else column.kind.decoded(column.field, body, self._file.row_count)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 

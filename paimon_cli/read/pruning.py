@@ -73,6 +73,8 @@ class TableBounds:
             field, old = stored.get(name, (None, None))
             if field is None or old is None or not is_consulted(old.type) or not same_type(old.type, field.type):
                 return known
+            if known.low is None and known.high is None and (bounds := indexes.bounds(old)) is not None:
+                known = replace(known, low=bounds[0], high=bounds[1], exact=True)
             return replace(known, holds=partial(indexes.may_hold, old))
 
         return bounds_of

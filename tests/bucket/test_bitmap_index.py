@@ -28,7 +28,7 @@ def column(values: list[Any], sql: str) -> pa.Array:
 def test_java_s_own_bytes(case: dict[str, Any]) -> None:
     """Paimon's BitmapFileIndex wrote them, in the order of a hash table, and answered the probes."""
     given, sql = case["in"], case["in"]["bitmap_type"]
-    theirs = BitmapIndex.from_bytes(bytes.fromhex(case["out"]["bytes"]), parse_type(sql))
+    theirs = BitmapIndex.from_bytes(bytes.fromhex(case["out"]["bytes"]), parse_type(sql), len(given["rows"]))
     mine = BitmapIndex(parse_type(sql), BitmapForm(1))
     mine.add(column(given["rows"], sql))
     assert theirs.to_bytes() == mine.to_bytes(), "the same values at the same positions"
@@ -61,7 +61,7 @@ def test_the_second_version_byte_by_byte() -> None:
 def test_numbers_are_sorted_by_value(version: int, sql: str) -> None:
     values = [3, -5, 0, 100, -100, 3]
     index = index_of(values, sql, BitmapForm(version, 20))
-    again = BitmapIndex.from_bytes(index.to_bytes(), parse_type(sql))
+    again = BitmapIndex.from_bytes(index.to_bytes(), parse_type(sql), len(values))
     assert again.may_hold(column([-100, -5, 0, 3, 100, 1], sql)).tolist() == [True] * 5 + [False]
     parts = index_of(values[:2], sql, BitmapForm(version, 20))
     parts.merge(index_of(values[2:], sql, BitmapForm(version, 20)))
@@ -74,13 +74,15 @@ def test_damage_is_refused(version: int) -> None:
     t = parse_type("STRING")
     for cut in range(len(content)):
         with pytest.raises(ValueError):
-            BitmapIndex.from_bytes(content[:cut], t).to_bytes()
+            BitmapIndex.from_bytes(content[:cut], t, 5).to_bytes()
     with pytest.raises(ValueError, match="version 3"):
-        BitmapIndex.from_bytes(b"\x03" + content[1:], t)
+        BitmapIndex.from_bytes(b"\x03" + content[1:], t, 5)
     with pytest.raises(ValueError, match="after the last row"):
-        BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t).to_bytes()
+        BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t, 5).to_bytes()
+    with pytest.raises(ValueError, match="its file has 4"):
+        BitmapIndex.from_bytes(content, t, 4)
     with pytest.raises(ValueError):
-        BitmapIndex.from_bytes(content[:5] + b"\x7f\xff\xff\xff" + content[9:], t)
+        BitmapIndex.from_bytes(content[:5] + b"\x7f\xff\xff\xff" + content[9:], t, 5)
 
 
 def test_options_and_types() -> None:

@@ -55,6 +55,8 @@ def test_all_values_are_found(kind: IndexKind, sql: str) -> None:
     values, t = VALUES[sql], parse_sql_type(sql)
     whole = index_of(kind, sql, values)
     column = values_to_arrow(values, t)
+    if whole.to_bytes() is None:
+        assert kind.name == "bsi" and -(2**63) in values, "only this number cannot be expressed"
     assert whole.may_hold(column).tolist() == [True] * (len(column) - column.null_count)
     for cut in range(len(values) + 1):
         assert index_of(kind, sql, values[:cut], values[cut:]).to_bytes() == whole.to_bytes()
@@ -62,7 +64,9 @@ def test_all_values_are_found(kind: IndexKind, sql: str) -> None:
         assert merged.fits(other)
         merged.merge(other)
         assert merged.to_bytes() == whole.to_bytes()
-    decoded = kind.decoded(DataField(0, "c", t), whole.to_bytes())
+    if (body := whole.to_bytes()) is None:
+        return
+    decoded = kind.decoded(DataField(0, "c", t), body, len(values))
     assert decoded.to_bytes() == whole.to_bytes() and decoded.fits(whole)
     assert np.array_equal(decoded.may_hold(column), whole.may_hold(column))
 
@@ -76,7 +80,7 @@ def test_an_empty_index_rules_all_values_out(kind: IndexKind, sql: str) -> None:
 @OF_EACH
 def test_bytes_that_are_cut_off_are_refused(kind: IndexKind, sql: str) -> None:
     with pytest.raises(ValueError):
-        kind.decoded(DataField(0, "c", parse_sql_type(sql)), b"")
+        kind.decoded(DataField(0, "c", parse_sql_type(sql)), b"", 9)
 
 
 @pytest.mark.parametrize("kind", INDEX_KINDS, ids=[kind.name for kind in INDEX_KINDS])
@@ -96,7 +100,7 @@ def test_writers_readers_copies_and_checks_know_the_kind(
     assert not list(check_table(context, rows=True))
 
 
-def _index(kind: IndexKind, field: DataField, values: list[int]) -> bytes:
+def _index(kind: IndexKind, field: DataField, values: list[int]) -> bytes | None:
     index = kind.empty(field, TableOptions({}))
     index.add(values_to_arrow(values, field.type))
     return index.to_bytes()

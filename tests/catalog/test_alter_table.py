@@ -120,8 +120,8 @@ def test_options_hold_columns_that_the_table_needs(change: SchemaChange, options
 
 
 def test_columns_with_foreign_indexes_keep_their_type() -> None:
-    options = {"file-index.bsi.columns": "v"}
-    with pytest.raises(NotSupported, match=r"file-index\.bsi\.columns names it"):
+    options = {"file-index.token-bloom-filter.columns": "v"}
+    with pytest.raises(NotSupported, match=r"file-index\.token-bloom-filter\.columns names it"):
         changed(AlterColumn(("v",), parse_sql_type("DECIMAL(10, 2)")), options=options)
 
 

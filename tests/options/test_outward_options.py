@@ -113,6 +113,8 @@ INWARD = [
     "file-index.<kind>.<setting>",
     "file-index.bitmap.columns",
     "file-index.bloom-filter.columns",
+    "file-index.bsi.columns",
+    "file-index.range-bitmap.columns",
     "file.compression",
     "file.compression.per.level",
     "file.format",

@@ -15,6 +15,7 @@ from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_place import TablePlace
+from paimon_cli.invariants.check import check_table
 from paimon_cli.metadata.index_files import BloomFilter, Bodies, decode_file_index, encode_file_index
 from paimon_cli.read.pruning import ScanCounts
 from paimon_cli.read.scan_plan import plan_scan
@@ -201,3 +202,36 @@ def test_what_java_wrote(tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table("java-0.9", "file_index_bloom", tmp_path)))
     rows, found = counts(context, "v = 'kn3j_charlie'")
     assert (rows, found.files_skipped_by_index) == (1, 0)
+
+
+@pytest.mark.parametrize(("kind", "columns"), [("bsi", "n,t"), ("range-bitmap", "v,n,t")])
+@pytest.mark.parametrize("threshold", ["500 b", "1 b"])
+def test_indexes_of_numbers_rule_values_and_ranges_out(kind: str, columns: str, threshold: str, tmp_path: Path) -> None:
+    """Statistics are off, so the indexes alone know the least and the greatest value."""
+    options = {
+        f"file-index.{kind}.columns": columns,
+        "file-index.in-manifest-threshold": threshold,
+        "metadata.stats-mode": "none",
+    }
+    context = table(tmp_path / "t", {**options, "write-only": "true"})
+    absent: tuple[str, ...] = (
+        "n IN (21, 23)",
+        "t = TIMESTAMP '2024-01-01 00:00:21'",
+        "n > 38",
+        "n < 0",
+        "t > TIMESTAMP '2024-01-01 00:00:38'",
+    )
+    present = ("n IN (1, 10)", "n > 36", "n <= 0", "n != 4", "t >= TIMESTAMP '2024-01-01 00:00:38'", "v = 'v04'", "v IS NULL")
+    if kind == "range-bitmap":
+        absent += ("v = 'v21'", "v > 'v38'", "v < 'v00'", "v LIKE 'w%'")
+    blind = TableContext.open(context.url, {"file-index.read.enabled": "false"})
+    for files in (2, 1):
+        for sql in absent:
+            found, seen = counts(context, sql)
+            assert found == 0 and seen.files_skipped_by_index == files, sql
+            assert counts(blind, sql)[1].files_skipped_by_index == 0
+        for sql in present:
+            assert counts(context, sql)[0] == counts(blind, sql)[0] > 0, sql
+        assert not list(check_table(context, rows=True))
+        compact(context, strategy="full")
+    assert counts(blind, "n > 36")[0] == 1
