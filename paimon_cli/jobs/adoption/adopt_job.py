@@ -27,6 +27,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import (
     AlreadyExists,
+    Conflict,
     DamagedFile,
     NotSupported,
     PaimonError,
@@ -39,7 +40,7 @@ from paimon_cli.errors import (
 from paimon_cli.history.partition_spec import partition_value
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.adoption.footers import FileFooter, Footers, kept_statistics
-from paimon_cli.jobs.adoption.source import HIVE_NULL, Source, Stamp
+from paimon_cli.jobs.adoption.source import CHANGED_HINT, HIVE_NULL, Source, Stamp
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage, DataFileMeta, FileChanges
@@ -281,16 +282,16 @@ def _forget(location: TableLocation, delete_files: Callable[[], None]) -> None:
 
 
 def _expect_unchanged(adoption: Adoption, threads: int) -> None:
-    """Raise `DamagedFile` if a file is not the one whose footer was read, so that its rows or statistics may be others."""
+    """Raise `Conflict` if a file is not the one whose footer was read, so that its rows or statistics may be others."""
     source, now = adoption.source, adoption.source.stamps(threads)
     for file in source.files:
         if file.path not in now or now[file.path] != adoption.stamps.get(file.path):
             raise _changed(source, file.path)
 
 
-def _changed(source: Source, path: str) -> DamagedFile:
+def _changed(source: Source, path: str) -> Conflict:
     why = "another writer has replaced or deleted it since its footer was read"
-    return DamagedFile(f"{path} of {source.root} has changed", why, "stop the writers, and try again", path=path)
+    return Conflict(f"{path} of {source.root} has changed", why, CHANGED_HINT, path=path)
 
 
 def _delete_sources(adoption: Adoption, threads: int) -> None:

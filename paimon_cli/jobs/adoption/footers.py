@@ -22,8 +22,8 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.data_type import DataField, DataType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import BadInput, NotSupported
-from paimon_cli.jobs.adoption.source import AdoptedFile, Source
+from paimon_cli.errors import BadInput, Conflict, NotSupported
+from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.storage import link_target, open_sized
 from paimon_cli.storage.threads import in_parallel
@@ -67,7 +67,8 @@ class Footers:
 
     def read(self) -> list[FileFooter]:
         """The footers in the order of the files. Raises `BadInput` for links, and files that are neither Parquet nor ORC or
-        cannot be read; `NotSupported` for columns that differ, or that readers of Paimon would not understand.
+        cannot be read; `NotSupported` for columns that differ, or that readers of Paimon would not understand; `Conflict` if
+        another writer deletes or replaces a file.
         """
         first, rest = self._source.files[0], self._source.files[1:]
         return [self._read(first), *in_parallel(self._read, rest, self._threads)]
@@ -81,8 +82,11 @@ class Footers:
             with open_sized(source.storage, path, file.size) as stream:
                 footer = self._footer(file, path, stream)
         except FileNotFoundError as error:
-            raise BadInput(f"{path} is missing", "it was there when the directory was listed", "try again") from error
+            raise Conflict(f"{path} is missing", "it was there when the directory was listed", CHANGED_HINT) from error
         except DECODE_ERRORS as error:
+            if source.storage.exists(path) and (size := source.storage.file_size(path)) != file.size:
+                why = f"it has {size} bytes, and had {file.size} when the directory was listed"
+                raise Conflict(f"{path} has changed", why, CHANGED_HINT) from error
             raise BadInput(f"{path} cannot be read", first_line(error), "move it away, or repair it") from error
         if file.rows is not None and file.rows != footer.rows:
             why = f"it has {footer.rows} rows, and the metadata of the source says {file.rows}"
