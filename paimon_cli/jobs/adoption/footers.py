@@ -55,10 +55,14 @@ class FileFooter:
 
 
 class Footers:
-    """Reads the footers of a source. All files must have the same columns, in whatever order."""
+    """Reads the footers of a source. All files must have the same columns, in whatever order.
 
-    def __init__(self, source: Source, threads: int) -> None:
+    `in_place`: whether other readers of Paimon will read the files as they are, so that they must understand them.
+    """
+
+    def __init__(self, source: Source, threads: int, *, in_place: bool = True) -> None:
         self._source = source
+        self._in_place = in_place
         self._threads = threads
         self._fields: tuple[DataField, ...] | None = None
         self._schema: pa.Schema | None = None
@@ -115,17 +119,21 @@ class Footers:
     def _checked(self, path: str, schema: pa.Schema, metadata: pq.FileMetaData | None) -> tuple[DataField, ...]:
         """The columns of a file, which must be the same as in the first one."""
         if self._fields is not None and metadata is not None and self._is_usual(schema):
-            _expect_physical(path, self._fields, metadata)
+            self._expect_physical(path, self._fields, metadata)
             return self._fields
         fields = tuple(DataField(0, each.name, type_from_arrow(each.type, nullable=True)) for each in schema)
         if metadata is not None:
-            _expect_physical(path, fields, metadata)
+            self._expect_physical(path, fields, metadata)
         self._expect_same(path, fields)
         if self._fields is None:
             self._fields, self._first = fields, path
             if metadata is not None:
                 self._schema, self._leaves = schema, leaf_numbers(schema)
         return fields
+
+    def _expect_physical(self, path: str, fields: Sequence[DataField], metadata: pq.FileMetaData) -> None:
+        if self._in_place:
+            _expect_physical(path, fields, metadata)
 
     def _expect_same(self, path: str, fields: tuple[DataField, ...]) -> None:
         expected = self._fields if self._fields is not None else fields
