@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from paimon_cli.requests.adoption import AdoptOptions
 from paimon_cli.storage.catalog_options import store_options
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.adoption.adopt_job import Adopted, AdoptionPlan
+    from paimon_cli.jobs.adoption.adoption_plan import Adopted, Adoption, AdoptionPlan
+    from paimon_cli.jobs.engine import Progress
 
 _THREADS = 8
 """How many footers are read at the same time."""
@@ -25,22 +27,31 @@ class Adopting(OpenedCatalog):
 
     @takes(AdoptOptions)
     def plan_adoption(self, options: AdoptOptions) -> Planned[AdoptionPlan, Adopted]:
-        """Plan to make a table of the files of a directory, or of an Iceberg table, without rewriting them: an append table
-        without buckets, in one commit.
+        """Plan to make a table of the files of a directory, or of an Iceberg table, in one commit: an append table without
+        buckets, of the files as they are, or with `primary_key` a table into which their rows are written.
 
         The footers of all files are read. Raises `NotSupported` for a Delta or Hudi table, for an Iceberg table with deletes or
         with evolved columns or partitions, and for files whose columns differ or that engines of Paimon would not understand.
         """
-        from paimon_cli.jobs.adoption.adopt_job import adopt, plan_adoption
+        from paimon_cli.jobs.adoption.adoption_plan import plan_adoption
         from paimon_cli.jobs.adoption.source_search import find_source
 
         location = locate_table(options.table, self.url, self._options, is_new=True)
         location = replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
         of_store = store_options(location.storage_options)
         source, progress = find_source(options.source, of_store, _THREADS), self.runtime.new_progress()
-        columns = options.partition_columns or ()
-        found = plan_adoption(source, location, columns, self._table_options, options.files, progress, _THREADS)
-        return Planned(found.plan(), lambda: adopt(found, progress))
+        found = plan_adoption(source, location, options, self._table_options, progress, _THREADS)
+        return Planned(found.plan(), lambda: self._adopt(found, of_store, progress))
+
+    def _adopt(self, adoption: Adoption, store: Mapping[str, str], progress: Progress) -> Adopted:
+        if not adoption.definition.primary_keys:
+            from paimon_cli.jobs.adoption.adopt_job import adopt
+
+            return adopt(adoption, progress)
+        from paimon_cli.jobs.adoption.rewrite_job import rewrite
+
+        with self.runtime.engine_running() as engine:
+            return rewrite(adoption, store, engine, progress)
 
     @takes(AdoptOptions)
     def adopt(self, options: AdoptOptions) -> Adopted:

@@ -118,7 +118,7 @@ def plan_sources(
 def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tuple[int, int | None, int, int]]:
     """(start, length, first row, reserved numbers of arrival). Text reserves one number per byte, because no row is shorter."""
     if file.format == "parquet":
-        yield from _row_group_pieces(file, stream)
+        yield from row_group_pieces(_opened(file, lambda: pq.ParquetFile(stream)).metadata)
     elif file.format == "orc":
         # pyarrow reports the row count of an ORC file only as a whole, so its stripes cannot be numbered separately.
         yield 0, None, 0, _opened(file, lambda: OrcFile(stream)).nrows
@@ -157,9 +157,8 @@ def _arrow_rows(stream: BinaryIO) -> int:
     return sum(batch.num_rows for batch in arrow_file(stream, columns=[0])[1])
 
 
-def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
-    """Runs of row groups that are big enough to be worth a task."""
-    metadata = _opened(file, lambda: pq.ParquetFile(stream)).metadata
+def row_group_pieces(metadata: pq.FileMetaData) -> Iterator[tuple[int, int, int, int]]:
+    """Runs of row groups that are big enough to be worth a task: (first group, number of groups, first row, rows)."""
     start = first_row = rows = size = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

@@ -166,6 +166,30 @@ def stored_names(source: BinaryIO) -> list[str]:
     return [field["name"] for kind in kinds if isinstance(kind, dict) for field in kind.get("fields", ())]
 
 
+def uncompressed_container(data: bytes) -> bytes:
+    """The container with the same records in blocks that are not compressed, for a library that bounds no block itself.
+
+    All blocks together may expand to what `max_block_bytes` allows for the whole file. Raises what `open_container` does, also
+    for blocks that cannot hold as many records as they claim, and for arrays whose items take no bytes.
+    """
+    container, allowed = open_container(io.BytesIO(data)), max_block_bytes(len(data))
+    refuse_endless(array(schema_of_text(container.schema).plain))
+    out, marker = io.BytesIO(), bytes(SYNC_SIZE)
+    out.write(AVRO_MAGIC)
+    write_value(out, HEADER, {"avro.schema": container.schema, "avro.codec": b"null"})
+    out.write(marker)
+    for count, content in container.blocks:
+        if not 0 <= count <= len(content):
+            raise ValueError(f"a block of {len(content)} bytes cannot hold {count} records")
+        allowed -= len(content)
+        if allowed < 0:
+            raise ValueError("its blocks are unreasonably large")
+        out.write(_encoded_long(count) + _encoded_long(len(content)))
+        out.write(content)
+        out.write(marker)
+    return out.getvalue()
+
+
 def _data_file(source: BinaryIO) -> Container:
     buffered = io.BufferedReader(source, PIECES.avro_buffer_bytes) if isinstance(source, io.RawIOBase) else source
     return open_container(buffered, lambda size: _MAX_BLOCK_BYTES)
@@ -174,7 +198,7 @@ def _data_file(source: BinaryIO) -> Container:
 def decompressed(block: bytes, codec: str, max_bytes: int) -> bytes:
     """The content of a block. Raises one of `damage_errors` for an unknown codec or a damaged block.
 
-    A block that expands to more than `max_bytes` bytes raises `ValueError` or is cut off there, depending on the codec.
+    A block that is cut off, or expands to more than `max_bytes` bytes, raises one, too.
     """
     if codec == "zstandard":
         decompressor = zstd_module().ZstdDecompressor()
@@ -185,7 +209,11 @@ def decompressed(block: bytes, codec: str, max_bytes: int) -> bytes:
     if codec == "null":
         return block
     if codec == "deflate":
-        return zlib.decompressobj(-15).decompress(block, max_bytes)
+        inflating = zlib.decompressobj(-15)
+        content = inflating.decompress(block, max_bytes)
+        if not inflating.eof:
+            raise ValueError("a block is cut off or unreasonably large")
+        return content
     if codec == "snappy":
         import pyarrow as pa
 
@@ -211,6 +239,13 @@ def read_value(source: BinaryIO, schema: AvroSchema) -> Any:
     import fastavro
 
     return fastavro.schemaless_reader(source, schema, None)
+
+
+def write_value(target: BinaryIO, schema: AvroSchema, value: Any) -> None:
+    """Append a value to `target`."""
+    import fastavro
+
+    fastavro.schemaless_writer(target, schema, value)
 
 
 def damage_errors() -> tuple[type[BaseException], ...]:

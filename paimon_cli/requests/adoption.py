@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated, Final, Literal
 
-from paimon_cli.requests.fields import Option, Request
+from paimon_cli.errors import UsageError
+from paimon_cli.requests.fields import Names, Option, Request
 
 
 class FilePlacement:
@@ -13,6 +14,8 @@ class FilePlacement:
     LINK: Final = "link"
     COPY: Final = "copy"
     MOVE: Final = "move"
+    REWRITE: Final = "rewrite"
+    """How the rows get into a table with a primary key; never asked for by name."""
 
 
 class AdoptOptions(Request):
@@ -41,3 +44,19 @@ class AdoptOptions(Request):
             library="Columns of partition directories, such as `dt DATE` for dt=2026-01-01; default STRING",
         ),
     ] = None
+    primary_key: Annotated[
+        Names,
+        Option(
+            "Write the rows into a table with this primary key, such as a,b; they are merged as by `write`, in the order of the "
+            "files. --option bucket=4, merge-engine and sequence.field say how.",
+            metavar="NAMES",
+            library="The rows are written into a table with this primary key; they are merged as by `write`, in the order of the "
+            "files. The options `bucket`, `merge-engine` and `sequence.field` of the catalog say how",
+        ),
+    ] = Names()
+
+    def check(self) -> None:
+        super().check()
+        if self.primary_key and self.files not in (None, FilePlacement.MOVE):
+            why = "a primary key needs rows that are sorted and merged, so the files are written again"
+            raise UsageError(f"files={self.files} with a primary key", why, "leave files out, or move to delete the source's")

@@ -6,202 +6,82 @@ Java: HiveMigrator, FileMetaUtils. Java moves the files of a source and keeps th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from paimon_cli.bucket.column_statistics import simple_stats
 from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.catalog.create_table import create_table
-from paimon_cli.catalog.ddl import definition_of
 from paimon_cli.catalog.open_table import open_table
-from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import (
     AlreadyExists,
     DamagedFile,
-    NotSupported,
     PaimonError,
     PartialSuccess,
     StorageUnavailable,
     Unpublished,
-    UsageError,
     cleaning_up,
 )
 from paimon_cli.history.partition_spec import partition_value
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.adoption.footers import FileFooter, Footers, kept_statistics
-from paimon_cli.jobs.adoption.source import HIVE_NULL, Source, Stamp
+from paimon_cli.jobs.adoption.adoption_plan import Adopted, Adoption
+from paimon_cli.jobs.adoption.footers import FileFooter, kept_statistics
+from paimon_cli.jobs.adoption.source import Source
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.requests.adoption import FilePlacement
-from paimon_cli.sql.column_definitions import parse_column
 from paimon_cli.storage.file_copy import FileCopy, FileToCopy
 from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.storage import can_link, keep_deleted, link_file
 from paimon_cli.storage.threads import in_parallel
 
 
-@dataclass(frozen=True)
-class AdoptionPlan:
-    """What would be adopted. `rows`: by the footers of all files; `columns` in SQL; `placement`: link, copy or move."""
-
-    source: str
-    kind: str
-    table: str
-    placement: str
-    files: int
-    size: int
-    rows: int
-    partitions: int
-    partition_keys: tuple[str, ...]
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Adopted:
-    """What was adopted: `rows` is what the new table has, which is what the files of the source have."""
-
-    source: str
-    table: str
-    snapshot_id: int
-    placement: str
-    files: int
-    size: int
-    rows: int
-    partitions: int
-
-
-@dataclass(frozen=True)
-class Adoption:
-    """A source with its footers, and the definition of its table. `stamps`: see `Source.stamps`, from before the footers."""
-
-    source: Source
-    stamps: Mapping[str, Stamp]
-    footers: list[FileFooter]
-    location: TableLocation
-    definition: TableDefinition
-    placement: str
-
-    def plan(self) -> AdoptionPlan:
-        source, definition = self.source, self.definition
-        return AdoptionPlan(
-            source=source.root,
-            kind=source.kind,
-            table=self.location.name,
-            placement=self.placement,
-            files=len(source.files),
-            size=source.size,
-            rows=sum(footer.rows for footer in self.footers),
-            partitions=len({file.partition for file in source.files}) if source.keys else 0,
-            partition_keys=definition.partition_keys,
-            columns=tuple(f"{field.name} {_sql(field)}" for field in definition.fields),
-        )
-
-
-def plan_adoption(
-    source: Source,
-    location: TableLocation,
-    partition_columns: Sequence[str],
-    options: Mapping[str, str],
-    placement: str | None,
-    progress: Progress,
-    threads: int,
-) -> Adoption:
-    """Read the footers, and define the table. `partition_columns`: declarations in SQL. Raises `UsageError` if they are not those
-    of the source, or links are asked for where there can be none; and what `Footers.read` raises.
-    """
-    if location.metastore is not None and location.identifier is not None and not location.metastore.takes_files:
-        raise location.metastore.unsupported("adopting files", "create the table, then write the rows to it")
-    with phase(progress, "Reading footers", None):
-        stamps = source.stamps(threads)
-        footers = Footers(source, threads).read()
-    keys = _partition_fields(source, partition_columns)
-    stored = footers[0].fields
-    held = {field.name: field for field in stored}
-    both = [key.name for key in keys if key.name in held]
-    if both and source.kind == "files":
-        why = "its values in the files might differ from the directories' values"
-        raise NotSupported(f"column {both[0]} is in the files and in the names of directories", why, "write the rows")
-    for key in keys:
-        if key.name in held and _sql(held[key.name]) != _sql(key):
-            raise NotSupported(f"partition column {key.name} is {_sql(held[key.name])} in the files, not {_sql(key)}")
-    fields = (*stored, *(key for key in keys if key.name not in held))
-    own = {"bucket": "-1", "partition.default-name": HIVE_NULL} if keys else {"bucket": "-1"}
-    chosen = {**own, **options}
-    if chosen["bucket"] != "-1":
-        raise UsageError(f"bucket={chosen['bucket']}", "adopted files have no buckets", "leave the option out")
-    definition = TableDefinition(fields, (), tuple(key.name for key in keys), chosen)
-    return Adoption(source, stamps, footers, location, definition, _placement(source, location, placement))
-
-
-def _sql(field: DataField) -> str:
-    return type_to_sql(field.type)
-
-
-def _partition_fields(source: Source, declared: Sequence[str]) -> list[DataField]:
-    named = {field.name: field for field in definition_of([parse_column(text) for text in declared], "partition columns").fields}
-    unknown = [name for name in named if name not in source.keys]
-    if unknown:
-        known = ", ".join(source.keys) or "none"
-        raise UsageError(f"{unknown[0]} is no partition column of the source", f"its directories have {known}")
-    plain = definition_of(
-        [parse_column(f"`{key}` {source.types.get(key, 'STRING')}") for key in source.keys if key not in named], "directories"
-    )
-    found = {field.name: field for field in plain.fields} | named
-    return [found[key] for key in source.keys]
-
-
-def _placement(source: Source, location: TableLocation, asked: str | None) -> str:
-    storage, root = location.open_storage()
-    links = can_link(source.storage, source.root, storage, root)
-    if asked == FilePlacement.LINK and not links:
-        raise UsageError("the files cannot be linked", "the source and the table are not on one local disk", "--files copy")
-    return asked or (FilePlacement.LINK if links else FilePlacement.COPY)
-
-
 def adopt(adoption: Adoption, progress: Progress) -> Adopted:
     """Create the table, place the files, and commit them. After a failure the table and its files are deleted again, unless the
-    outcome of the commit is unknown. With `move` the files of the source are deleted last; `PartialSuccess` if some are left,
+    outcome of the commit is unknown. If the source is to go, its files are deleted last; `PartialSuccess` if some are left,
     because they could not be deleted, or another writer has replaced them meanwhile.
     """
-    location, source = adoption.location, adoption.source
+    messages: list[CommitMessage] = []
+    with new_table(adoption) as context, removed_on_refusal(context, messages):
+        with phase(progress, "Placing files", len(adoption.source.files)) as advance:
+            _place(context, adoption, messages, advance)
+        adoption.expect_unchanged(context.read_threads)
+        result = Committer(context).commit(messages, fresh_identity(context)).or_raise()
+    (snapshot,) = result.snapshots
+    if snapshot.total_record_count != adoption.rows:
+        why = f"it has {snapshot.total_record_count} rows, and the files of the source have {adoption.rows}"
+        what = f"{adoption.location.name} is not what {adoption.source.root} is"
+        raise DamagedFile(what, why, "drop it, and adopt the files again")
+    delete_source(adoption, context.read_threads)
+    return adoption.done(snapshot.id)
+
+
+@contextmanager
+def new_table(adoption: Adoption) -> Iterator[TableContext]:
+    """Create the table. If the block fails, and surely has committed nothing, the table is deleted again, also in its catalog."""
+    location = adoption.location
     try:
         schema = create_table(location, adoption.definition).schema
     except AlreadyExists as error:
         error.set_hint("choose another name; after a killed run the table may be complete")
         raise
     context = open_table(location)
-    messages: list[CommitMessage] = []
     try:
-        with removed_on_refusal(context, messages):
-            with phase(progress, "Placing files", len(source.files)) as advance:
-                _place(context, adoption, messages, advance)
-            _expect_unchanged(adoption, context.read_threads)
-            result = Committer(context).commit(messages, fresh_identity(context)).or_raise()
+        yield context
     except (PaimonError, Unpublished) as failure:
         ended = CommitResult.failed(failure)
         if ended.outcome is CommitOutcome.REFUSED and not ended.snapshots:
             _forget(location, lambda: drop_table(context.storage, context.layout, schema, context.clock, context.random))
         raise
-    (snapshot,) = result.snapshots
-    rows = sum(footer.rows for footer in adoption.footers)
-    if snapshot.total_record_count != rows:
-        why = f"it has {snapshot.total_record_count} rows, and the files of the source have {rows}"
-        raise DamagedFile(f"{location.name} is not what {source.root} is", why, "drop it, and adopt the files again")
-    if adoption.placement == FilePlacement.MOVE:
-        _delete_sources(adoption, context.read_threads)
-    plan = adoption.plan()
-    return Adopted(source.root, location.name, snapshot.id, adoption.placement, plan.files, plan.size, plan.rows, plan.partitions)
 
 
 def _place(
@@ -237,7 +117,7 @@ def _place(
             else:
                 copy.copy(FileToCopy(path, size, target.removeprefix(f"{context.url}/")))
         except FileNotFoundError:
-            raise _changed(source, path) from None
+            raise adoption.changed(path) from None
         return 1
 
     for done in in_parallel(place, to_place, context.read_threads):
@@ -280,21 +160,10 @@ def _forget(location: TableLocation, delete_files: Callable[[], None]) -> None:
             location.metastore.drop_table(location.identifier, delete_files)
 
 
-def _expect_unchanged(adoption: Adoption, threads: int) -> None:
-    """Raise `DamagedFile` if a file is not the one whose footer was read, so that its rows or statistics may be others."""
-    source, now = adoption.source, adoption.source.stamps(threads)
-    for file in source.files:
-        if file.path not in now or now[file.path] != adoption.stamps.get(file.path):
-            raise _changed(source, file.path)
-
-
-def _changed(source: Source, path: str) -> DamagedFile:
-    why = "another writer has replaced or deleted it since its footer was read"
-    return DamagedFile(f"{path} of {source.root} has changed", why, "stop the writers, and try again", path=path)
-
-
-def _delete_sources(adoption: Adoption, threads: int) -> None:
-    """Delete the files of the source that are still those in the table."""
+def delete_source(adoption: Adoption, threads: int) -> None:
+    """Delete the files of the source that are still those in the table, if they are to go."""
+    if not adoption.deletes_source:
+        return
     source, now = adoption.source, adoption.source.stamps(threads)
     there = [file.path for file in source.files if file.path in now]
     left = [path for path in there if now[path] != adoption.stamps[path]]

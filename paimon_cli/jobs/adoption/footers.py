@@ -22,8 +22,8 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.data_type import DataField, DataType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import BadInput, NotSupported
-from paimon_cli.jobs.adoption.source import AdoptedFile, Source
+from paimon_cli.errors import BadInput, Conflict, NotSupported
+from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.storage import link_target, open_sized
 from paimon_cli.storage.threads import in_parallel
@@ -55,10 +55,14 @@ class FileFooter:
 
 
 class Footers:
-    """Reads the footers of a source. All files must have the same columns, in whatever order."""
+    """Reads the footers of a source. All files must have the same columns, in whatever order.
 
-    def __init__(self, source: Source, threads: int) -> None:
+    `in_place`: whether other readers of Paimon will read the files as they are, so that they must understand them.
+    """
+
+    def __init__(self, source: Source, threads: int, *, in_place: bool = True) -> None:
         self._source = source
+        self._in_place = in_place
         self._threads = threads
         self._fields: tuple[DataField, ...] | None = None
         self._schema: pa.Schema | None = None
@@ -67,7 +71,8 @@ class Footers:
 
     def read(self) -> list[FileFooter]:
         """The footers in the order of the files. Raises `BadInput` for links, and files that are neither Parquet nor ORC or
-        cannot be read; `NotSupported` for columns that differ, or that readers of Paimon would not understand.
+        cannot be read; `NotSupported` for columns that differ, or that readers of Paimon would not understand; `Conflict` if
+        another writer deletes or replaces a file.
         """
         first, rest = self._source.files[0], self._source.files[1:]
         return [self._read(first), *in_parallel(self._read, rest, self._threads)]
@@ -81,8 +86,11 @@ class Footers:
             with open_sized(source.storage, path, file.size) as stream:
                 footer = self._footer(file, path, stream)
         except FileNotFoundError as error:
-            raise BadInput(f"{path} is missing", "it was there when the directory was listed", "try again") from error
+            raise Conflict(f"{path} is missing", "it was there when the directory was listed", CHANGED_HINT) from error
         except DECODE_ERRORS as error:
+            if source.storage.exists(path) and (size := source.storage.file_size(path)) != file.size:
+                why = f"it has {size} bytes, and had {file.size} when the directory was listed"
+                raise Conflict(f"{path} has changed", why, CHANGED_HINT) from error
             raise BadInput(f"{path} cannot be read", first_line(error), "move it away, or repair it") from error
         if file.rows is not None and file.rows != footer.rows:
             why = f"it has {footer.rows} rows, and the metadata of the source says {file.rows}"
@@ -111,17 +119,21 @@ class Footers:
     def _checked(self, path: str, schema: pa.Schema, metadata: pq.FileMetaData | None) -> tuple[DataField, ...]:
         """The columns of a file, which must be the same as in the first one."""
         if self._fields is not None and metadata is not None and self._is_usual(schema):
-            _expect_physical(path, self._fields, metadata)
+            self._expect_physical(path, self._fields, metadata)
             return self._fields
         fields = tuple(DataField(0, each.name, type_from_arrow(each.type, nullable=True)) for each in schema)
         if metadata is not None:
-            _expect_physical(path, fields, metadata)
+            self._expect_physical(path, fields, metadata)
         self._expect_same(path, fields)
         if self._fields is None:
             self._fields, self._first = fields, path
             if metadata is not None:
                 self._schema, self._leaves = schema, leaf_numbers(schema)
         return fields
+
+    def _expect_physical(self, path: str, fields: Sequence[DataField], metadata: pq.FileMetaData) -> None:
+        if self._in_place:
+            _expect_physical(path, fields, metadata)
 
     def _expect_same(self, path: str, fields: tuple[DataField, ...]) -> None:
         expected = self._fields if self._fields is not None else fields

@@ -12,8 +12,9 @@ from typing import Any
 
 from paimon_cli.bucket.decoding import DECODE_ERRORS, first_line
 from paimon_cli.datatypes.internal_values import date_text
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, importing
-from paimon_cli.jobs.adoption.source import AdoptedFile, Source
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported, importing
+from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
+from paimon_cli.metadata.avro_reader import uncompressed_container
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.external_storage import location_of
 from paimon_cli.storage.storage import Storage
@@ -33,11 +34,15 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -
         from pyiceberg.table.metadata import TableMetadataUtil
 
     malformed: tuple[type[Exception], ...] = (*DECODE_ERRORS, AssertionError, NotInstalledError, ValidationError)
-    path = f"{root}/metadata/{_newest(storage, root, metadata_names)}"
+    newest = _newest(storage, root, metadata_names)
+    path = f"{root}/metadata/{newest}"
     try:
         metadata: Any = TableMetadataUtil.parse_raw(storage.read_bytes(path).decode())
         return _source(storage, root, metadata)
     except FileNotFoundError as error:
+        if _newest(storage, root, [entry.name for entry in storage.list_directory(f"{root}/metadata")]) != newest:
+            why = f"{error.filename or path} was deleted while it was read"
+            raise Conflict(f"the Iceberg table {root} has a new snapshot", why, CHANGED_HINT, path=path) from error
         raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", _REPAIR, path=path) from error
     except malformed as error:
         raise DamagedFile(f"{path} cannot be read", first_line(error), _REPAIR, path=path) from error
@@ -50,7 +55,7 @@ def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
         number = storage.read_bytes(f"{root}/metadata/version-hint.text").decode(errors="replace").strip()
         if (hinted := f"v{number}.metadata.json") in files:
             return hinted
-    return max(files, key=lambda name: (plain_number(name.removeprefix("v").split("-")[0].split(".")[0]) or 0, name))
+    return max(files, default="", key=lambda name: (plain_number(name.removeprefix("v").split("-")[0].split(".")[0]) or 0, name))
 
 
 def _source(storage: Storage, root: str, metadata: Any) -> Source:
@@ -114,7 +119,7 @@ def _entries(storage: Storage, root: str, own: str, snapshot: Any) -> Iterator[A
             return storage.exists(self.path)
 
         def open(self, seekable: bool = True) -> Any:
-            return io.BytesIO(storage.read_bytes(self.path))
+            return io.BytesIO(uncompressed_container(storage.read_bytes(self.path)))  # pyiceberg bounds no block
 
     class ConfinedFiles(FileIO):
         """Opens what is below the table, and nothing else."""

@@ -11,6 +11,8 @@ from paimon_cli.storage.threads import in_parallel
 Stamp = tuple[int, int]
 """Size in bytes and modification time in epoch millis of a file, by which a replaced one is known."""
 
+CHANGED_HINT = "stop the writers, and try again"
+
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of a partition value that is null, as Hive and Spark write it."""
 

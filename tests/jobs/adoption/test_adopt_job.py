@@ -17,7 +17,7 @@ from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.commit.committer import Committer
-from paimon_cli.errors import AlreadyExists, DamagedFile, NotSupported, PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import AlreadyExists, Conflict, NotSupported, PaimonError, PartialSuccess, UsageError
 
 ROWS = {
     "id": pa.array([1, 2, 3], pa.int64()),
@@ -192,7 +192,7 @@ def test_a_file_that_changes_before_the_commit_ends_the_run(
     if harm == "replace":
         changed.write_bytes(content[:-1] + b"x")
     left = contents(source)
-    with pytest.raises(DamagedFile, match="has changed"):
+    with pytest.raises(Conflict, match="has changed"):
         planned.run()
     assert contents(source) == left and not [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,11 @@ from pyiceberg.types import DateType, LongType, NestedField, StringType
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import BadInput, DamagedFile, NotSupported
+from paimon_cli.errors import BadInput, Conflict, DamagedFile, NotSupported
+from paimon_cli.metadata.avro_reader import open_container
+from paimon_cli.metadata.avro_writer import zstd_module
+from paimon_cli.storage.local_storage import ConfinedStorage
+from tests.hostile.bombs import container
 
 DAYS = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2), None]
 
@@ -178,4 +184,78 @@ def test_damage_is_said(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     with pytest.raises((DamagedFile, BadInput)) as said:
         adopt(tmp_path, source)
     assert "paimon-cli verify" not in said.value.hint, "there is no table to verify"
+    assert not (tmp_path / "t").exists()
+
+
+def missing_data_file(source: Path) -> None:
+    next(iter(sorted(source.glob("data/**/*.parquet")))).unlink()
+
+
+def expired_by_a_writer(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another commit replaces the metadata, and deletes a manifest, after the metadata was read."""
+    (newest,) = sorted((source / "metadata").glob("*.metadata.json"))[-1:]
+    read_bytes = ConfinedStorage.read_bytes
+
+    def deleting(storage: Any, path: str) -> bytes:
+        content = read_bytes(storage, path)
+        if path == str(newest):
+            missing_list(source)
+            (source / "metadata/99999-x.metadata.json").write_bytes(content)
+        return content
+
+    monkeypatch.setattr(ConfinedStorage, "read_bytes", deleting)
+
+
+def test_a_concurrent_writer_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = place(iceberg(tmp_path))
+    expired_by_a_writer(source, monkeypatch)
+    with pytest.raises(Conflict, match="has a new snapshot"):
+        adopt(tmp_path, source)
+    monkeypatch.undo()
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_data_file_that_has_just_gone_is_a_conflict(tmp_path: Path) -> None:
+    source = place(iceberg(tmp_path))
+    missing_data_file(source)
+    with pytest.raises(Conflict, match="is missing"):
+        adopt(tmp_path, source)
+
+
+def _deflated(size: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=-15)
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)) + packer.flush()
+
+
+def _zstd(size: int) -> bytes:
+    packed: bytes = zstd_module().ZstdCompressor(level=3).compress(bytes(size))
+    return packed
+
+
+def _snappy(size: int) -> bytes:
+    """Only the size that it claims, and no more."""
+    claimed = bytearray()
+    while size > 0x7F:
+        claimed.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*claimed, size]) + bytes(8)
+
+
+BOMBS = {
+    "deflate": [(1, _deflated(64 << 20))],
+    "zstandard": [(1, _zstd(64 << 20))],
+    "snappy": [(1, _snappy((1 << 32) - 1))],
+    "null": [(1 << 61, bytes(100))],
+}
+
+
+@pytest.mark.parametrize("codec", [*BOMBS, "many blocks"])
+@pytest.mark.parametrize("name", ["snap-*.avro", "*-m0.avro"])
+def test_bombs_are_bounded(tmp_path: Path, codec: str, name: str) -> None:
+    source = place(iceberg(tmp_path))
+    blocks, named = ([(1, _deflated(15 << 20))] * 40, "deflate") if codec == "many blocks" else (BOMBS[codec], codec)
+    for bombed in (source / "metadata").glob(name):
+        bombed.write_bytes(container(open_container(io.BytesIO(bombed.read_bytes())).schema, named, *blocks))
+    with pytest.raises(DamagedFile, match=r"unreasonably large|cannot hold"):
+        adopt(tmp_path, source)
     assert not (tmp_path / "t").exists()
