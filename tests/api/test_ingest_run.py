@@ -19,6 +19,7 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.errors import BadInput, NotSupported, PartialSuccess, Refused, UsageError
+from paimon_cli.pieces import PIECES
 from tests.event_streams import Row, Stream, canal, debezium, flat, maxwell, rows_of, with_schema, written
 
 KEYS = ["id"]
@@ -268,6 +269,44 @@ def test_events_set_apart_are_kept_when_files_are_replaced_and_processes_die(tmp
         assert letters.read_bytes() == other
 
 
+@pytest.mark.filterwarnings("ignore:.* has stopped")
+@pytest.mark.parametrize("bad", [b"not json", debezium("t", "u", None, None)], ids=["no-json", "no-image"])
+def test_wherever_a_block_has_a_bad_event_a_mended_source_goes_on(
+    tmp_path: Path, bad: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block has two events, so that the bad one is the first of a block, or the last."""
+    good = [debezium("t", "c", None, {"id": n}) for n in range(6)]
+    monkeypatch.setattr(PIECES, "event_block_bytes", len(json.dumps(good[0])) + 2)
+    for place in range(1, 6):
+        path = tmp_path / str(place)
+        path.mkdir()
+        catalog, file = Catalog(str(path)), path / "e.json"
+        written(file, *good[:place], bad, *good[place:])
+        with pytest.raises(BadInput):
+            catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+        assert sorted(rows_of(path, "t")) == [str(n) for n in range(place)]
+        written(file, *good)
+        catalog.ingest(str(file), format="debezium", into="shop")
+        assert sorted(rows_of(path, "t")) == [str(n) for n in range(6)]
+
+
+def test_events_set_apart_are_in_their_file_before_a_truncation_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that the events before it are applied, or set apart."""
+    letters, truncate, seen = tmp_path / "letters.json", IngestTarget._truncate, list[int]()
+
+    def looking(target: IngestTarget, *given: Any) -> None:
+        seen.append(len(letters.read_bytes().splitlines()))
+        truncate(target, *given)
+
+    monkeypatch.setattr(IngestTarget, "_truncate", looking)
+    events = [debezium("t", "c", None, {"id": 1}), debezium("t", "u", None, None), debezium("t", "t", None, None)]
+    file = written(tmp_path / "e.json", *events, b"oops", debezium("t", "c", None, {"id": 2}))
+    Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=str(letters))
+    assert seen == [2] and list(rows_of(tmp_path, "t")) == ["2"]
+
+
 HOSTILE = [
     b"not json",
     b'{"op":"c"',
@@ -430,6 +469,15 @@ def test_truncations_are_applied_in_their_place(tmp_path: Path, seed: int, monke
     ]
     with pytest.warns(UserWarning), pytest.raises(NotSupported, match="cannot be told apart"):
         catalog.ingest(written(tmp_path / "m.json", *shards), format="debezium", into="shop", primary_key="id", commit_user="m")
+
+
+def test_a_truncation_in_one_file_does_not_bring_the_events_of_another_back(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    events = [debezium("t", "c", None, {"id": 1})], [debezium("t", "t", None, None), debezium("t", "c", None, {"id": 2})]
+    files = [written(tmp_path / f"{number}.json", *some) for number, some in enumerate(events)]
+    for _ in range(2):
+        catalog.ingest(files, format="debezium", into="shop", primary_key="id")
+        assert list(rows_of(tmp_path, "t")) == ["2"]
 
 
 def test_the_truncation_of_a_shard_spares_the_rows_of_earlier_runs(tmp_path: Path) -> None:
