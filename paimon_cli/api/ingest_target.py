@@ -181,8 +181,8 @@ class IngestTarget(EventTable):
     def commit(self) -> None:
         """Commit the rows that are held, with the marks of their sources, as one snapshot.
 
-        Raises `Conflict` if another process has applied events of the same sources meanwhile. One that reads other sources for
-        the same user is met: its marks are kept.
+        Raises `Conflict` if another process has applied events of the same sources meanwhile, or was faster each time. One that
+        reads other sources for the same user is met: its marks are kept.
         """
         rows, pending = self.held, self.pending
         self.held, self.held_bytes, self.pending = [], 0, {}
@@ -204,6 +204,9 @@ class IngestTarget(EventTable):
                     break
             if self._met_others(pending):
                 break
+        else:
+            why = f"in each of {MAX_COMMITS} attempts another ingest of user {self.user} committed first"
+            raise Conflict(f"events were not committed to {self.name}", why, "run it again, or give each its own --commit-user")
         for part in rows:
             self._count(part)
 

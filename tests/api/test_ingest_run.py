@@ -17,8 +17,10 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.api.ingest_run import IngestRun
 from paimon_cli.api.ingest_target import IngestTarget
-from paimon_cli.errors import BadInput, NotSupported, PartialSuccess, Refused, UsageError
+from paimon_cli.errors import BadInput, Conflict, NotSupported, PartialSuccess, Refused, UsageError
+from paimon_cli.pieces import PIECES
 from tests.event_streams import Row, Stream, canal, debezium, flat, maxwell, rows_of, with_schema, written
 
 KEYS = ["id"]
@@ -268,6 +270,44 @@ def test_events_set_apart_are_kept_when_files_are_replaced_and_processes_die(tmp
         assert letters.read_bytes() == other
 
 
+@pytest.mark.filterwarnings("ignore:.* has stopped")
+@pytest.mark.parametrize("bad", [b"not json", debezium("t", "u", None, None)], ids=["no-json", "no-image"])
+def test_wherever_a_block_has_a_bad_event_a_mended_source_goes_on(
+    tmp_path: Path, bad: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block has two events, so that the bad one is the first of a block, or the last."""
+    good = [debezium("t", "c", None, {"id": n}) for n in range(6)]
+    monkeypatch.setattr(PIECES, "event_block_bytes", len(json.dumps(good[0])) + 2)
+    for place in range(1, 6):
+        path = tmp_path / str(place)
+        path.mkdir()
+        catalog, file = Catalog(str(path)), path / "e.json"
+        written(file, *good[:place], bad, *good[place:])
+        with pytest.raises(BadInput):
+            catalog.ingest(str(file), format="debezium", into="shop", primary_key="id")
+        assert sorted(rows_of(path, "t")) == [str(n) for n in range(place)]
+        written(file, *good)
+        catalog.ingest(str(file), format="debezium", into="shop")
+        assert sorted(rows_of(path, "t")) == [str(n) for n in range(6)]
+
+
+def test_events_set_apart_are_in_their_file_before_a_truncation_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that the events before it are applied, or set apart."""
+    letters, truncate, seen = tmp_path / "letters.json", IngestTarget._truncate, list[int]()
+
+    def looking(target: IngestTarget, *given: Any) -> None:
+        seen.append(len(letters.read_bytes().splitlines()))
+        truncate(target, *given)
+
+    monkeypatch.setattr(IngestTarget, "_truncate", looking)
+    events = [debezium("t", "c", None, {"id": 1}), debezium("t", "u", None, None), debezium("t", "t", None, None)]
+    file = written(tmp_path / "e.json", *events, b"oops", debezium("t", "c", None, {"id": 2}))
+    Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=str(letters))
+    assert seen == [2] and list(rows_of(tmp_path, "t")) == ["2"]
+
+
 HOSTILE = [
     b"not json",
     b'{"op":"c"',
@@ -430,6 +470,66 @@ def test_truncations_are_applied_in_their_place(tmp_path: Path, seed: int, monke
     ]
     with pytest.warns(UserWarning), pytest.raises(NotSupported, match="cannot be told apart"):
         catalog.ingest(written(tmp_path / "m.json", *shards), format="debezium", into="shop", primary_key="id", commit_user="m")
+
+
+def test_a_table_that_another_process_has_filled_from_one_of_two_files_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither are the rows of the other file taken for committed, nor those of the first one written again."""
+    catalog, commit = Catalog(str(tmp_path)), IngestTarget.commit
+    files = [written(tmp_path / f"{n}.json", debezium("t", "c", None, {"id": n})) for n in range(2)]
+
+    def overtaken(target: IngestTarget) -> None:
+        monkeypatch.setattr(IngestTarget, "commit", commit)
+        catalog.ingest(files[0], format="debezium", into="shop", primary_key="id")
+        commit(target)
+
+    catalog.create_table("shop.t", columns=["id INT NOT NULL"], primary_key="id", bucket=1)
+    monkeypatch.setattr(IngestTarget, "commit", overtaken)
+    with pytest.warns(UserWarning, match="has stopped"), pytest.raises(Conflict, match="another ingest of user"):
+        catalog.ingest(files, format="debezium", into="shop")
+    assert list(rows_of(tmp_path, "t")) == [0]
+    (done,) = catalog.ingest(files, format="debezium", into="shop")
+    assert done.inserts == 1 and list(rows_of(tmp_path, "t")) == [0, 1]
+
+
+def test_of_several_bad_events_of_a_block_the_first_one_stops_it(tmp_path: Path) -> None:
+    """In whichever step of its decoding it is found."""
+    nameless = {**debezium("t", "c", None, {"id": 2}), "source": {"db": "shop"}}
+    file = written(tmp_path / "e.json", debezium("t", "c", None, {"id": 1}), nameless, b"no json", b'{"op":"x"}')
+    with pytest.raises(BadInput, match="it names no table"):
+        Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id")
+    assert list(rows_of(tmp_path, "t")) == ["1"]
+
+
+def test_rows_of_all_tables_together_fill_the_share_of_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [debezium(f"t{n}", "c", None, {"id": n, "text": "x" * 1000}) for n in range(64)]
+    held, commit = list[int](), IngestRun.commit
+
+    def noting(run: IngestRun) -> None:
+        held.append(sum(target.held_bytes for target in run.targets.values()))
+        commit(run)
+
+    monkeypatch.setattr(IngestRun, "commit", noting)
+    Catalog(str(tmp_path)).ingest(
+        written(tmp_path / "e.json", *events), format="debezium", into="shop", primary_key="id", memory=64_000
+    )
+    assert len(held) > 2 and max(held) < 24_000
+
+
+def test_updates_without_the_row_before_are_counted(tmp_path: Path) -> None:
+    events = [debezium("t", "u", None, {"id": n}) for n in range(3)]
+    with pytest.warns(UserWarning, match="3 updates came without the row before"):
+        Catalog(str(tmp_path)).ingest(written(tmp_path / "e.json", *events), format="debezium", into="shop", primary_key="id")
+
+
+def test_a_truncation_in_one_file_does_not_bring_the_events_of_another_back(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    events = [debezium("t", "c", None, {"id": 1})], [debezium("t", "t", None, None), debezium("t", "c", None, {"id": 2})]
+    files = [written(tmp_path / f"{number}.json", *some) for number, some in enumerate(events)]
+    for _ in range(2):
+        catalog.ingest(files, format="debezium", into="shop", primary_key="id")
+        assert list(rows_of(tmp_path, "t")) == ["2"]
 
 
 def test_the_truncation_of_a_shard_spares_the_rows_of_earlier_runs(tmp_path: Path) -> None:

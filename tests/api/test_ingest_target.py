@@ -48,3 +48,18 @@ def test_a_batch_without_marks_is_written_again_after_a_conflict(
     table = Table.open(tmp_path / "crm.db" / "people")
     assert (target.failure, set(tries)) == (None, {7}) and table.scan().to_arrow().num_rows == 1
     assert [snapshot.commit_identifier for snapshot in table.snapshots()] == [7]
+
+
+def test_what_a_table_holds_is_forgotten_when_it_is_committed_or_dropped(tmp_path: Path) -> None:
+    call = IngestCall(sources=(), into="crm", format="debezium", primary_key=("people=id",))
+    with DeadLetters(None, ()) as letters:
+        run = IngestRun(IngestSite(Runtime(), str(tmp_path)), call, letters)
+        lines = EventLines("s", pa.array([EVENT], pa.large_binary()), np.array([0]), len(EVENT), PositionUnit.BYTE)
+        for end in (run.reopen, lambda target: run.commit()):
+            run.apply("k", lines, 0, None)
+            (target,) = run.targets.values()
+            assert target.held_bytes and target.pending
+            end(target)
+            assert (target.held, target.held_bytes, target.pending) == ([], 0, {})
+        assert target.marks.keys() == {"k"}
+    assert [snapshot.commit_identifier for snapshot in Table.open(tmp_path / "crm.db" / "people").snapshots()] == [0]

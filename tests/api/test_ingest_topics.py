@@ -18,13 +18,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from paimon_cli import Catalog
-from paimon_cli.api.ingest_target import IngestTarget
-from paimon_cli.errors import BadInput, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.api.ingest_target import MAX_COMMITS, IngestTarget
+from paimon_cli.errors import BadInput, Conflict, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.ingest.changes.kafka_topics import KafkaTopics
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.pieces import PIECES
 from tests.api.test_ingest_run import Killed, as_text, check
-from tests.event_streams import Stream, canal, debezium, maxwell, rows_of, with_schema
+from tests.event_streams import Stream, canal, debezium, maxwell, rows_of, with_schema, written
 from tests.kafka_cluster import SECONDS, Cluster, cluster
 
 SUMS = {"merge-engine": "aggregation", "fields.amount.aggregate-function": "sum", "bucket": "1"}
@@ -364,6 +364,28 @@ def test_two_readers_of_a_user_keep_their_marks(tmp_path: Path) -> None:
     for file in files:
         assert not catalog.ingest(str(file), format="debezium", into="shop")[0].snapshots
     assert amounts(tmp_path) == total(100)
+
+
+def test_a_reader_that_others_overtake_each_time_stops_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must not go on as if its rows were committed."""
+    catalog, write, others = summed(tmp_path), IngestTarget._write, list[Path]()
+    own = written(tmp_path / "own.json", *added(range(50)))
+
+    def overtaken(target: IngestTarget, *given: Any) -> Any:
+        others.append(tmp_path / f"{len(others)}.json")
+        with monkeypatch.context() as patch:
+            patch.setattr(IngestTarget, "_write", write)
+            catalog.ingest(written(others[-1], *added(range(1))), format="debezium", into="shop")
+        return write(target, *given)
+
+    with monkeypatch.context() as patch, pytest.warns(UserWarning, match="has stopped"):
+        patch.setattr(IngestTarget, "_write", overtaken)
+        with pytest.raises(Conflict, match="were not committed"):
+            catalog.ingest(own, format="debezium", into="shop")
+    assert len(others) == MAX_COMMITS and amounts(tmp_path) == {0: 0}
+    for file in (own, own, *map(str, others)):
+        catalog.ingest(file, format="debezium", into="shop")
+    assert amounts(tmp_path) == total(50)
 
 
 def test_schema_parts_and_their_types_come_through(kafka: Cluster, tmp_path: Path) -> None:

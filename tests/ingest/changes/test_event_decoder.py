@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from paimon_cli.datatypes.data_type import DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
 from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
 from paimon_cli.ingest.changes.event_payloads import names_in_key
-from paimon_cli.metadata.data_file_schema import KIND_TEXTS
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
 
 
@@ -137,6 +139,50 @@ def test_a_changed_schema_cuts_the_events_of_a_table() -> None:
     found = decoded("debezium", *events).events
     assert [type_to_sql(one.form("n").type) for one in found] == ["SMALLINT", "BIGINT", "SMALLINT"]
     assert [row["id"] for one in found for _, row in rows(one)] == [0, 1, 2, 3]
+    (found,) = decoded("debezium", events[0], {**events[2], "payload": None}, events[3]).events
+    assert type_to_sql(found.form("n").type) == "SMALLINT" and [row["id"] for _, row in rows(found)] == [0, 3]
+
+
+def test_of_several_declarations_the_last_one_counts() -> None:
+    first, last = (canal("t", "c", None, {"id": n, "name": "a"}) for n in range(2))
+    last["pkNames"], last["mysqlType"]["id"] = ["id", "name"], "bigint"
+    (found,) = decoded("canal", first, last).events
+    assert found.keys == ("id", "name") and type_to_sql(found.form("id").type) == "BIGINT"
+
+
+def test_a_bad_event_between_others_does_not_change_what_these_do() -> None:
+    one, two = {"id": 1}, {"id": 2}
+    given = (
+        debezium("t", "c", None, one),
+        debezium("t", "u", None, two),
+        debezium("t", "d", one, None),
+        debezium("t", "c", None, two),
+    )
+    given[1]["after"] = 5
+    (found,) = decoded("debezium", *given).events
+    assert [event.reason for event in found.bad] == ["its 'after' is no row"]
+    assert rows(replace(found, bad=())) == [("+I", one), ("-D", one), ("+I", two)]
+
+
+def test_each_truncation_is_one_of_its_own() -> None:
+    gone = debezium("t", "t", None, None)
+    found = decoded("debezium", gone, gone, debezium("t", "c", None, {"id": 1})).events
+    assert [one.truncates for one in found] == [True, True, False]
+
+
+def test_the_columns_that_a_row_of_a_list_names() -> None:
+    event = canal("t", "d", {"id": 1, "name": None}, None)
+    (found,) = decoded("canal", event, {**event, "data": [{"id": "2"}, {"id": "3", "name": None}, {"id": "4"}]}).events
+    names = [sorted(found.read.names_before(row)) for row in range(4)]
+    assert names == [["id", "name"], ["id"], ["id", "name"], ["id"]]
+
+
+def test_a_table_that_takes_no_deletes_refuses_a_key_that_changes() -> None:
+    one, two = {"id": 1}, {"id": 2}
+    (found,) = decoded("debezium", debezium("t", "u", one, two), debezium("t", "u", two, two)).events
+    bad = list[BadEvent]()
+    left = rows_of(found, ["id"], needs_before=False, bad=bad, refused={RowKind.DELETE: "no deletes"})
+    assert [event.reason for event in bad] == ["no deletes"] and left.event.tolist() == [1]
 
 
 def test_values_that_arrow_cannot_read_beside_others() -> None:
@@ -174,13 +220,21 @@ def test_what_was_applied_before_is_left_out() -> None:
 
 
 def test_numbers_of_decimal_columns_keep_their_digits() -> None:
-    from paimon_cli.datatypes.data_type import DecimalType
-
     wanted = Wanted({"v": DecimalType(30, 10)})
     decoder = EventDecoder(EVENT_FORMATS["maxwell"], wanted=lambda table: wanted)
     text = json.dumps(maxwell("t", "c", None, {"id": 1, "v": 1})).replace('"v": 1', '"v": 12345678901234567890.0123456789')
     (found,) = decoded("maxwell", text, text, decoder=decoder).events
     assert str(rows(found)[1][1]["v"]) == "12345678901234567890.0123456789"
+
+
+def test_a_column_that_becomes_a_decimal_between_two_blocks_keeps_its_digits() -> None:
+    types = dict[str, DataType]()
+    decoder = EventDecoder(EVENT_FORMATS["maxwell"], wanted=lambda table: Wanted({**types}))
+    text = json.dumps(maxwell("t", "c", None, {"id": 1, "v": 1})).replace('"v": 1', '"v": 0.12345678901234567890')
+    decoded("maxwell", text, decoder=decoder)
+    types["v"] = DecimalType(30, 20)
+    (found,) = decoded("maxwell", text, decoder=decoder).events
+    assert str(rows(found)[0][1]["v"]) == "0.12345678901234567890"
 
 
 @pytest.mark.parametrize("text", [b"\xff", "ä".encode(), b'{"op"'])

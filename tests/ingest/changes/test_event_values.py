@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import struct
 from datetime import date, datetime, time, timezone
@@ -197,6 +198,46 @@ def test_a_value_that_does_not_fit_is_named(kind: str, name: str, raw: Any, colu
     target: DataType = form.type if column is None else parse_sql_type(column)
     cells, bad = as_column(pa.array([raw, None]), form, target)
     assert [cell.row for cell in bad] == [0] and cells.null_count == 2
+
+
+def wkb(kind: int, *parts: Any, order: str = "<", extra: int = 0, srid: bytes = b"") -> bytes:
+    """Well-known binary: `parts` are numbers of a point, else points, rings or geometries, after their number."""
+    head = struct.pack(f"{order}BI", order == "<", kind | extra) + srid
+    if kind % 1000 == 1:
+        return head + struct.pack(f"{order}{len(parts)}d", *parts)
+    text = head + struct.pack(f"{order}I", len(parts))
+    for part in parts:
+        if isinstance(part, bytes):
+            text += part
+        elif isinstance(part[0], tuple):
+            text += struct.pack(f"{order}I", len(part)) + b"".join(struct.pack(f"{order}{len(one)}d", *one) for one in part)
+        else:
+            text += struct.pack(f"{order}{len(part)}d", *part)
+    return text
+
+
+SQUARE = [(0, 0), (0, 2), (2, 2), (0, 0)]
+GEOMETRIES: list[tuple[bytes, str, Any]] = [
+    (wkb(2, (1, 2), (3, 4.5)), "LineString", [[1, 2], [3, 4.5]]),
+    (wkb(3, SQUARE, [(1, 1), (1, 1.5), (1, 1)], order=">"), "Polygon", [[*map(list, SQUARE)], [[1, 1], [1, 1.5], [1, 1]]]),
+    (wkb(4, wkb(1, 1, 2), wkb(1, 3, 4, order=">"), wkb(1, 5, 6)), "MultiPoint", [[1, 2], [3, 4], [5, 6]]),
+    (wkb(5, wkb(2, (1, 2), (3, 4)), wkb(2, (5, 6), (7, 8))), "MultiLineString", [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]),
+    (wkb(6, wkb(3, SQUARE), wkb(3, SQUARE)), "MultiPolygon", [[[*map(list, SQUARE)]]] * 2),
+    (wkb(4, wkb(1, 1, 2, 3, extra=0x80000000), wkb(1001, 4, 5, 6), extra=0x80000000), "MultiPoint", [[1, 2, 3], [4, 5, 6]]),
+    (wkb(2, (1, 2), (3, 4), extra=0x20000000, srid=struct.pack("<I", 4326)), "LineString", [[1, 2], [3, 4]]),
+]
+
+
+@pytest.mark.parametrize("binary, kind, coordinates", GEOMETRIES, ids=range(len(GEOMETRIES)))
+def test_every_part_of_a_geometry_has_its_own_place(binary: bytes, kind: str, coordinates: Any) -> None:
+    """Alone, and after another geometry in a collection."""
+    form = form_of({"type": "struct", "name": "io.debezium.data.geometry.Geometry"})
+    texts = [json.dumps({"wkb": base64.b64encode(one).decode()}) for one in (binary, wkb(7, binary, wkb(1, 8, 9), binary))]
+    cells, bad = as_column(pa.array(texts), form, form.type)
+    alone, within = map(json.loads, cells.to_pylist())
+    wanted = {"coordinates": coordinates, "type": kind}
+    assert not bad and alone == {**wanted, "srid": 0}
+    assert within["geometries"] == [wanted, {"coordinates": [8, 9], "type": "Point"}, wanted]
 
 
 def test_a_point_without_coordinates_is_empty() -> None:

@@ -72,6 +72,23 @@ def test_what_is_held_is_released_with_its_end() -> None:
     assert large is not None and len(large) == 2, "a transaction that is larger than the limit is cut"
 
 
+def test_what_was_released_is_not_released_again() -> None:
+    held = HeldTransaction("maxwell", 10_000)
+    parts = [of_maxwell(0, 7), of_maxwell(1, 7, True), of_maxwell(2, 8, True), of_maxwell(3, 9)]
+    found = [held.released(lines_of(part, begin=number)) for number, part in enumerate(parts)]
+    assert [None if lines is None else lines.positions.tolist() for lines in found] == [None, [0, 1], [2], None]
+
+
+def test_a_transaction_that_comes_in_small_parts_is_cut_at_the_limit() -> None:
+    part = lines_of(of_debezium(0, "1"))
+    held, released = HeldTransaction("debezium", 3 * part.texts.nbytes), list[int]()
+    for number in range(12):
+        lines = held.released(lines_of(of_debezium(number, "1"), begin=number))
+        released += [] if lines is None else lines.positions.tolist()
+        assert held.events is None or held.events.texts.nbytes < held.limit
+    assert released == list(range(len(released))) and len(released) >= 9
+
+
 def test_no_commit_has_a_part_of_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [1, 5, 2, 7, 3, 1, 1, 9, 4] * 4
     ids = [str(number) for number, size in enumerate(sizes) for _ in range(size)]
