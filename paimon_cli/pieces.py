@@ -162,6 +162,8 @@ class Pieces:
     """Bytes of CSV that are parsed at a time. Also the maximum length of a CSV row."""
     event_block_bytes: int = 32 << 20
     """Text of events that is decoded at a time: enough that each of some hundred tables has a hundred rows."""
+    event_block_rows: int = 1 << 18
+    """Events that are decoded at a time, however short they are: bad ones are held one by one."""
     collected_bytes: int = 64 << 20
     """Rows of a batch of a stream that the driver of Spark writes itself: a job for each small table would take longer."""
     polled_messages: int = 10_000

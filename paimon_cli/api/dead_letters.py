@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from typing import BinaryIO
 from paimon_cli.errors import BadInput, UsageError, of_system
 from paimon_cli.ingest.changes.event_decoder import DEAD_LETTER
 from paimon_cli.ingest.changes.event_lines import BadEvent
-from paimon_cli.ingest.changes.read_marks import digest
 from paimon_cli.options.option_text import printable
 
+MAX_LETTERS = 1_000_000
+"""More bad events than this come from a wrong format or a table that does not fit, and not from single events."""
 MOST_SHOWN = 200
 """Characters of an event that a message shows."""
 
@@ -42,7 +44,7 @@ class DeadLetters:
     def __init__(self, path: str | None, sources: Sequence[str]) -> None:
         self._path, self._sources = path, sources
         self._file: BinaryIO | None = None
-        self._known = set[tuple[str, int, str]]()
+        self._known = set[int]()
 
     def __enter__(self) -> DeadLetters:
         if self._path is None:
@@ -79,7 +81,9 @@ class DeadLetters:
                 file.truncate(end)
                 return
             facts = letter["dead_letter"]
-            self._known.add((facts["source"], facts["position"], _digest(letter["event"])))
+            self._known.add(_identity(facts["source"], facts["position"], letter["event"]))
+            if len(self._known) > MAX_LETTERS:
+                return
             end += len(line)
             if not line.endswith(b"\n"):
                 file.write(b"\n")
@@ -88,7 +92,7 @@ class DeadLetters:
         if self._file is None:
             return
         text = event.text.decode(errors="surrogateescape")
-        if (known := (event.source, event.position, _digest(text))) in self._known:
+        if (known := _identity(event.source, event.position, text)) in self._known:
             return
         self._known.add(known)
         facts = {
@@ -101,6 +105,15 @@ class DeadLetters:
         letter = json.dumps({"dead_letter": facts, "event": text}, separators=(",", ":"))
         self._file.write(letter.encode() + b"\n")
 
+    def expect_room(self) -> None:
+        """Raise `BadInput` if there are too many to remember."""
+        if len(self._known) >= MAX_LETTERS:
+            raise BadInput(
+                f"{self._path} has {MAX_LETTERS:,} events set apart",
+                "so many are no exceptions: the format is wrong, or a table does not fit",
+                "mend the cause, apply the file with ingest, and name another one",
+            )
+
     def flush(self) -> None:
         """Make what was added durable, before tables remember that they are past it."""
         if self._file is not None:
@@ -112,5 +125,7 @@ class DeadLetters:
             self._file.close()
 
 
-def _digest(text: str) -> str:
-    return digest(text.encode(errors="surrogatepass"))
+def _identity(source: str, position: int, text: str) -> int:
+    """An event at its place, in 16 bytes."""
+    named = json.dumps([source, position]).encode() + text.encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.sha256(named).digest()[:16], "big")

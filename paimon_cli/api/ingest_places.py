@@ -14,6 +14,8 @@ from paimon_cli.requests.ingesting import IngestOptions
 
 _DATABASE_SUFFIX = ".db"
 _ANY = ""
+MAX_NAME = 1000
+"""Characters of the name of a table of a source, which no database allows."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class TableNames:
 
     def target(self, table: SourceTable) -> str:
         """The name of the table, `db.table` or as the user named it. Raises `UsageError` for names that no table can have."""
+        if (length := sum(map(len, table))) > MAX_NAME:
+            what = f"'{printable(table.name[:60])}…' is no name of a table"
+            raise UsageError(what, f"it has {length:,} characters, and comes from the events", "leave it out with --exclude")
         if self.place.table is not None:
             return self.place.table
         database = table.database if self.place.database is None else self.place.database

@@ -33,14 +33,14 @@ class EventReading(ABC):
 
 @dataclass
 class FileReading(EventReading):
-    """Files, and standard input. `_sizes`: of the files when they were last read, by path; `_last`: the last event that was read
-    of each source.
+    """Files, and standard input. `_stamps`: size and time of the files when they were last read, by path; `_last`: the last event
+    that was read of each source.
     """
 
     run: IngestRun
     sources: EventSources
     follows: bool
-    _sizes: dict[str, int] = field(default_factory=dict)
+    _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _last: dict[str, LastEvent] = field(default_factory=dict)
 
     def round(self) -> None:
@@ -54,15 +54,16 @@ class FileReading(EventReading):
         SystemClock().sleep(self.run.interval_millis / 1000)
 
     def _read_file(self, file: SourceFile | None) -> None:
-        """Read a file from where this run has read it to. One of the same size has nothing new."""
-        if self.follows and file is not None and self._sizes.get(file.path) == file.size:
+        """Read a file from where this run has read it to, unless it has not changed."""
+        stamp = (0, 0) if file is None else (file.size, file.modified_millis)
+        if self.follows and file is not None and self._stamps.get(file.path) == stamp:
             return
         with self.sources.opened(file) as source:
             if self.follows and not source.is_begun:
                 return
             self._read(source)
         if file is not None:
-            self._sizes[file.path] = file.size
+            self._stamps[file.path] = stamp
 
     def _read(self, source: EventSource) -> None:
         run, key = self.run, source.key

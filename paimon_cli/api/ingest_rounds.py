@@ -25,8 +25,10 @@ def run_ingest(site: IngestSite, call: IngestCall, is_dry: bool) -> list[Ingeste
     """Read all sources to their ends, or follow them."""
     given = call.sources
     names = tuple(os.fspath(one) for one in ([given] if isinstance(given, (str, os.PathLike)) else given))
+    if is_dry and call.follow:
+        raise UsageError("--dry-run with --follow", "it shows what there is now, and ends", "leave one of them out")
     stops = call.on_error == OnError.FAIL
-    follows, rounds = call.follow and not is_dry, 0
+    follows, rounds = call.follow, 0
     failure: PaimonError | None = None
     with DeadLetters(None if stops or is_dry else call.on_error, names) as letters:
         run = IngestRun(site, call, letters, is_dry)

@@ -20,13 +20,13 @@ import numpy as np
 
 from paimon_cli.api.dead_letters import MOST_SHOWN, DeadLetters, bad_event
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
-from paimon_cli.api.ingest_schema import sequence_column
+from paimon_cli.api.ingest_schema import ColumnRoom, sequence_column
 from paimon_cli.api.ingest_site import IngestSite
 from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.api.ingested_table import IngestedTable
-from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import BadInput, PaimonError, PartialSuccess, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
-from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder, SourceTable, Wanted
+from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
 from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
@@ -42,15 +42,19 @@ if TYPE_CHECKING:
 DEFAULT_USER = "paimon-cli-ingest"
 HELD_SHARE, BLOCK_SHARE = 4, 16
 """The shares of `--memory` that rows take before they are committed, and the text of a block."""
-_MOST_NAMED = 5
+_MOST_NAMED, _MOST_REFUSED = 5, 20
+CUT = "…"
+COLUMN_BYTES, _LEAST_COLUMNS = 1024, 10_000
+"""What a column takes of `--memory` while the run lasts, and how many there may always be."""
 INCOMPLETE = "came without the row before; if one of them changed a key, the row of the old key stays"
 
 
 @dataclass
 class IngestRun:
-    """One call: the tables that it has met. `targets`: by name; `by_source`: None for tables that are left out. `letters`: where
+    """One call: the tables that it has met. `targets`: by name; `by_source`: those that take events. `letters`: where
     bad events are set apart. `gone`: of sources whose first events are gone, the position of the first one that is left.
-    `behind`: of topics, how many events are yet to be read.
+    `behind`: of topics, how many events are yet to be read. `continued`: topics that this run began to read behind their first
+    events; `unread`: of those, a table that has read nothing of them, so that its events are left out.
     """
 
     site: IngestSite
@@ -58,11 +62,15 @@ class IngestRun:
     letters: DeadLetters
     is_dry: bool = False
     targets: dict[str, IngestTarget] = field(default_factory=dict)
-    by_source: dict[SourceTable, IngestTarget | None] = field(default_factory=dict)
+    by_source: dict[SourceTable, IngestTarget] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
     behind: dict[str, int] = field(default_factory=dict)
+    continued: set[str] = field(default_factory=set)
+    unread: dict[str, str] = field(default_factory=dict)
     _key: str = ""
     _block: tuple[EventLines, int] | None = None
+    _stopped: int = 0
+    _refused: list[IngestTarget] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         call, site = self.call, self.site
@@ -78,6 +86,7 @@ class IngestRun:
             raise UsageError(what, "the events go into the tables of a database", "name a table: --into DB.TABLE")
         self.derived = DerivedColumns.of(call.computed or (), call.metadata_column or ())
         self.stops = call.on_error == OnError.FAIL
+        self.room = ColumnRoom(max(_LEAST_COLUMNS, self.memory // COLUMN_BYTES))
         self.decoder = EventDecoder(self.format, self.wanted, self._position)
 
     @property
@@ -109,10 +118,13 @@ class IngestRun:
         self._key, self._block = key, (lines, begin)
         for target in self.resumed(key):
             self._check_mark(target)
-        marks = BlockMarks(key, lines, previous)
-        self._apply(lines, marks)
+        for part in lines.parts(PIECES.event_block_rows):
+            self.letters.expect_room()
+            marks = BlockMarks(key, part, previous)
+            self._apply(part, marks)
+            previous = marks.end()
         self._block = None
-        return marks.end()
+        return previous
 
     def resumed(self, key: str) -> list[IngestTarget]:
         """The tables that have read from this source before."""
@@ -145,7 +157,7 @@ class IngestRun:
         touched = dict[str, IngestTarget]()
         for events in found.events:
             target = self.by_source[events.table]
-            if target is None or target.failure is not None:
+            if target.failure is not None:
                 continue
             touched[target.name] = target
             bad = list(events.bad)
@@ -166,7 +178,9 @@ class IngestRun:
     def stop(self, target: IngestTarget, failure: PaimonError) -> None:
         """Let a table take no more events."""
         target.failure = failure
-        self.site.runtime.warn(f"{target.name} has stopped: {failure.message}")
+        self._stopped += 1
+        if self._stopped <= _MOST_REFUSED:
+            self.site.runtime.warn(f"{target.name} has stopped: {failure.message}")
 
     def reopen(self, target: IngestTarget) -> None:
         """Drop what a table has not committed, and look how far it has come."""
@@ -191,26 +205,47 @@ class IngestRun:
 
     def wanted(self, table: SourceTable) -> Wanted | None:
         """What the decoder asks of a table; None if its events are left out, or it has stopped."""
-        if table not in self.by_source:
-            self.by_source[table] = self._target(table) if self.names.is_wanted(table) else None
-        target = self.by_source[table]
-        return None if target is None or target.failure is not None else target.wanted()
+        target = self.by_source.get(table) or self._target(table)
+        if target is None or target.failure is not None:
+            return None
+        if self._key in self.continued and self._key not in target.marks.keys() | target.pending.keys():
+            self.unread[self._key] = target.name
+            return None
+        return target.wanted()
 
     def _position(self, table: SourceTable) -> int:
-        target = self.by_source[table]
-        mark = None if target is None else target.marks.get(self._key)
+        mark = self.by_source[table].marks.get(self._key)
         return 0 if mark is None else mark.position
 
-    def _target(self, table: SourceTable) -> IngestTarget:
-        """The table for these events, opened if it exists. One that cannot be opened stops before its first event."""
+    def _target(self, table: SourceTable) -> IngestTarget | None:
+        """The table for these events, opened if it exists; None if they are left out.
+
+        One that cannot be opened stops before its first event, and so does one above the limit, or whose name no table can have:
+        of these only the first are kept, for the result.
+        """
+        if not self.names.is_wanted(table):
+            return None
+        failure: PaimonError | None = None
         try:
             name = self.names.target(table)
-        except UsageError as failure:
-            name = printable(table.name[:MOST_SHOWN])
-            return self.targets.setdefault(name, self._new(name, table, failure))
+        except UsageError as problem:
+            name, failure = f"{printable(table.name[:MOST_SHOWN])}{CUT if len(table.name) > MOST_SHOWN else ''}", problem
+        if failure is None and len(self.by_source) >= MAX_TABLES:
+            failure = BadInput(
+                f"the events name more than {MAX_TABLES:,} tables", "no database has that many", "choose some with --include"
+            )
         if name not in self.targets:
-            self.targets[name] = self._new(name, table)
-        return self.targets[name]
+            if failure is not None and len(self._refused) == _MOST_REFUSED:
+                return self._refused[-1]
+            target = self.targets[name] = self._new(name, table, failure)
+            if failure is not None:
+                self._refused.append(target)
+        target = self.targets[name]
+        if failure is None:
+            self.by_source[table] = target
+        elif target.failure is None:  # it has the rows of other tables of the source
+            self.stop(target, failure)
+        return target
 
     def _new(self, name: str, table: SourceTable, failure: PaimonError | None = None) -> IngestTarget:
         site = self.site
@@ -226,6 +261,7 @@ class IngestRun:
             sequence=self.call.sequence,
             derived=self.derived,
             behind=self.behind,
+            room=self.room,
         )
         if failure is None:
             try:
@@ -233,7 +269,8 @@ class IngestRun:
             except PaimonError as error:
                 failure = error
         if failure is not None:
-            target.sources.add(table)
+            if len(table.name) <= MOST_SHOWN:
+                target.sources.add(table)
             self.stop(target, failure)
         else:
             self._check_mark(target)

@@ -11,7 +11,7 @@ from paimon_cli.catalog.column_changes import AddColumn
 from paimon_cli.catalog.schema_drift import changes_to_follow
 from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import AlreadyExists, UsageError
+from paimon_cli.errors import AlreadyExists, BadInput, UsageError
 from paimon_cli.ingest.changes.derived_columns import NOTHING_DERIVED, DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents, Wanted
 from paimon_cli.lsm.aggregators.catalog import function_of
@@ -52,12 +52,28 @@ class EventColumns:
 
 
 @dataclass
+class ColumnRoom:
+    """How many columns the tables of a run may have in sum: each takes memory as long as the run lasts."""
+
+    most: int
+    taken: int = 0
+
+    def take(self, name: str, columns: int) -> None:
+        """Take room for more columns of a table. Raises `BadInput` if there is none."""
+        if self.taken + columns > self.most:
+            what = f"{name}: the tables have more than {self.most:,} columns"
+            raise BadInput(what, "each takes memory while events are applied", "raise --memory, or choose tables with --include")
+        self.taken += columns
+
+
+@dataclass
 class FollowingTable:
     """A table that follows the columns of its source. `create` makes it from columns and a key; in a dry run `define` makes only
     its schema, `planned`.
 
     `keys`: the primary key of a new table, if the options name it. `sequence`: the number of events that orders rows. `derived`:
-    columns that events lack. `table`: None while it does not exist. `added`, `widened`: columns with their types, and
+    columns that events lack. `room`: for its columns. `table`: None while it does not exist.
+    `added`, `widened`: columns with their types, and
     `followed_millis`: when that was last done.
     """
 
@@ -73,6 +89,8 @@ class FollowingTable:
     planned: TableSchema | None = None
     created: bool = False
     followed_millis: int | None = None
+    room: ColumnRoom | None = None
+    _columns: int = 0
     added: list[str] = field(default_factory=list)
     widened: list[str] = field(default_factory=list)
 
@@ -122,6 +140,9 @@ class FollowingTable:
         found = {**events.types, **self.derived.types({**events.types, **own})}
         if self.sequence is not None:
             found[sequence_column(self.sequence)] = BIGINT
+        if self.room is not None and (more := len(found.keys() | own.keys()) - self._columns) > 0:
+            self.room.take(self.name, more)
+            self._columns += more
         if self.schema is None:
             self._create(found, events)
             return

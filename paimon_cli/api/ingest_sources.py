@@ -46,8 +46,8 @@ class EventSources:
     options: Mapping[str, str]
 
     def files(self, *, may_come: bool = False) -> list[SourceFile | None]:
-        """The files; None for standard input. `may_come`: there may be none yet. Raises `NotFound`, `UsageError`,
-        `NotSupported`.
+        """The files; None for standard input. `may_come`: there may be none yet, and they are dated. Raises `NotFound`,
+        `UsageError`, `NotSupported`.
         """
         if not self.names:
             raise UsageError("no source is named", "ingest needs files or topics", "add FILE..., a glob, or - for stdin")
@@ -57,7 +57,11 @@ class EventSources:
         for name in self.names:
             if name == STDIN and may_come:
                 raise NotSupported("--follow with standard input", "it ends where its writer ends", "leave --follow out")
-            found += [None] if name == STDIN else source_files([name], "json", self.options, allow_empty=may_come)
+            if name == STDIN:
+                found.append(None)
+                continue
+            files = source_files([name], "json", self.options, allow_empty=may_come)
+            found += [file.dated() for file in files] if may_come else files
         return found
 
     @contextmanager

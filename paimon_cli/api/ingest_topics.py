@@ -54,17 +54,28 @@ class TopicReading(EventReading):
             for partition, lines in self.topics.blocks():
                 awaited.discard(partition)
                 self._apply(partition, self._transaction(partition).released(lines))
+                self._bound()
             if self.run.is_full:
                 self.run.commit()
                 self.committed()
-            if ((clock.now_millis() >= until) if self.follows else self.topics.is_ended) or self.run.has_stopped:
+            if (clock.now_millis() < until) if self.follows else not self.topics.is_ended:
+                if self.run.has_stopped:
+                    break
+                continue
+            for partition in awaited if self.follows else list(self._held):  # a transaction has one interval for its end
+                self._apply(partition, self._transaction(partition).rest())
+            if self.follows or self.topics.is_ended:  # a partition may have to be read again
                 break
-        for partition in awaited if self.follows else list(self._held):  # a transaction has one interval for its end
-            self._apply(partition, self._transaction(partition).rest())
 
     def _transaction(self, partition: Partition) -> HeldTransaction:
         held = HeldTransaction(self.run.format.name, self.run.block_bytes)
         return self._held.setdefault(partition, held)
+
+    def _bound(self) -> None:
+        """Wait for the end of no more transactions than fit into a block: the longest go first."""
+        while self._held and sum(held.nbytes for held in self._held.values()) > self.run.block_bytes:
+            longest = max(self._held, key=lambda partition: self._held[partition].nbytes)
+            self._apply(longest, self._held.pop(longest).rest())
 
     def _apply(self, partition: Partition, lines: EventLines | None) -> None:
         if lines is None or partition not in self.topics.places:
@@ -72,7 +83,22 @@ class TopicReading(EventReading):
         key = self.topics.key(partition)
         self.run.gone[key] = self.topics.places[partition].gone
         self.run.behind[key] = self.topics.behind(partition, lines.end)
+        if self.topics.places[partition].is_continued:
+            self.run.continued.add(key)
         self._ends[key] = self.run.apply(key, lines, int(lines.positions[0]), self._ends.get(key))
+        if (name := self.run.unread.pop(key, None)) is not None:
+            self._read_again(partition, key, name)
+
+    def _read_again(self, partition: Partition, key: str, name: str) -> None:
+        """Read a partition from where the group began, because a table has read nothing of it: it is new, or was created again.
+        The other tables leave out what they have.
+        """
+        self.run.commit()
+        self.run.continued.discard(key)
+        self._ends.pop(key, None)
+        self._held.pop(partition, None)
+        first = self.topics.read_again(partition)
+        self.run.site.runtime.warn(f"{partition.name} is read again from offset {first}, because {name} has read nothing of it")
 
     def committed(self) -> None:
         if not any(target.failure is not None for target in self.run.targets.values()):
@@ -87,6 +113,7 @@ class TopicReading(EventReading):
         if not is_lost:
             self.run.commit()
             self.committed()
+        self.run.continued.clear()
         self._ends.clear()
         self._held.clear()
         for target in list(self.run.targets.values()):

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
@@ -39,13 +39,24 @@ CLONE = f"copy it as a table: paimon-cli tables clone {TABLE_MARK} NEW_TABLE"
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file. `storage`, `path`: where it is stored; `label`: its name in messages; `size`: in bytes."""
+    """One input file. `storage`, `path`: where it is stored; `label`: its name in messages; `size`: in bytes. `modified_millis`:
+    when it was changed, as its directory says; 0 if that was not listed.
+    """
 
     storage: Storage
     path: str
     label: str
     format: str
     size: int
+    modified_millis: int = 0
+
+    def dated(self) -> SourceFile:
+        """The file, with the time of its last change."""
+        if self.modified_millis:
+            return self
+        directory, _, name = self.path.rpartition("/")
+        found = (entry.modified_millis for entry in self.storage.list_directory(directory or "/") if entry.name == name)
+        return replace(self, modified_millis=next(found, 0))
 
 
 def source_files(
@@ -227,7 +238,7 @@ def _source_file(storage: Storage, entry: FileStatus, given_format: str | None) 
     compression = compression_of(entry.name)
     if compression is not None and format not in TEXT_FORMATS:
         raise UsageError(f"{entry.path} is a {compression} file", f"{format} is compressed internally", "unpack it first")
-    return SourceFile(storage, entry.path, entry.path, format, size)
+    return SourceFile(storage, entry.path, entry.path, format, size, entry.modified_millis)
 
 
 _stdin_copies: list[ScratchDirectory] = []

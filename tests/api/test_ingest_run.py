@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,13 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.api.ingest_run import IngestRun
 from paimon_cli.api.ingest_target import IngestTarget
-from paimon_cli.errors import BadInput, Conflict, NotSupported, PartialSuccess, Refused, UsageError
+from paimon_cli.api.ingested_table import IngestedTable
+from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, PartialSuccess, Refused, UsageError
 from paimon_cli.pieces import PIECES
 from tests.event_streams import Row, Stream, canal, debezium, flat, maxwell, rows_of, with_schema, written
 
 KEYS = ["id"]
+ended = IngestRun.ended
 
 
 class Killed(BaseException):
@@ -575,6 +579,110 @@ def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.Mon
     assert not any(table.snapshots for table in again)
     with pytest.raises(NotSupported, match="standard input"):
         catalog.ingest("-", **given)
+
+
+@pytest.mark.parametrize("names_file", [True, False])
+def test_a_followed_file_that_is_replaced_by_one_of_its_size_is_read(
+    tmp_path: Path, names_file: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "in/e.json"
+    file.parent.mkdir()
+    written(file, debezium("t", "c", None, {"id": 1}))
+    os.utime(file, (1, 1))
+
+    def replace(*_: object) -> None:
+        written(file, debezium("t", "c", None, {"id": 2}))
+
+    monkeypatch.setattr("paimon_cli.api.ingest_reading.SystemClock.sleep", replace)
+    source = str(file if names_file else file.parent)
+    Catalog(str(tmp_path)).ingest(source, format="debezium", into="shop", primary_key="id", follow=True, max_rounds=3)
+    assert sorted(rows_of(tmp_path, "t")) == ["1", "2"]
+
+
+def test_a_dry_run_does_not_follow(tmp_path: Path) -> None:
+    file = written(tmp_path / "e.json", debezium("t", "c", None, {"id": 1}))
+    with pytest.raises(UsageError, match="it shows what there is now"):
+        Catalog(str(tmp_path)).plan_ingest(file, format="debezium", into="shop", primary_key="id", follow=True)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[IngestRun]:
+    """The runs that end from now on."""
+    runs = list[IngestRun]()
+
+    def watch(run: IngestRun, failure: PaimonError | None) -> list[IngestedTable]:
+        runs.append(run)
+        return ended(run, failure)
+
+    monkeypatch.setattr(IngestRun, "ended", watch)
+    return runs
+
+
+def many_names(tmp_path: Path, *names: str) -> str:
+    events = [debezium(name, "c", None, {"id": 1}) for name in ("good", *names)]
+    return written(tmp_path / "e.json", *events, debezium("good", "c", None, {"id": 2}))
+
+
+@pytest.mark.parametrize("form", ["t{}", "../{}", "x" * 2000 + "{}"], ids=["tables", "refused", "long"])
+def test_a_source_that_makes_names_up_is_bounded(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first tables are written; the others are not remembered one by one, and end in one error."""
+    monkeypatch.setattr("paimon_cli.api.ingest_run.MAX_TABLES", 5)
+    runs = watched(monkeypatch)
+    file = many_names(tmp_path, *map(form.format, range(60)))
+    with warnings.catch_warnings(record=True) as said, pytest.raises(PartialSuccess) as caught:
+        warnings.simplefilter("always")
+        Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id")
+    assert sorted(rows_of(tmp_path, "good")) == ["1", "2"]
+    (run,) = runs
+    assert len(run.by_source) <= 5 and len(run.targets) <= 5 + 20 and len(said) <= 20
+    assert all(len(source.name) < 2000 for target in run.targets.values() for source in target.sources)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 5000
+    Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", include="good")
+
+
+def test_names_that_are_left_out_are_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.api.ingest_run.MAX_TABLES", 5)
+    runs = watched(monkeypatch)
+    file = many_names(tmp_path, *map("t{}".format, range(60)))
+    Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", exclude="t*")
+    assert len(runs[0].by_source) == len(runs[0].targets) == 1 and sorted(rows_of(tmp_path, "good")) == ["1", "2"]
+
+
+def test_a_table_of_too_many_tables_of_the_source_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must not go on without the events of those above the limit, as if it had them."""
+    monkeypatch.setattr("paimon_cli.api.ingest_run.MAX_TABLES", 5)
+    catalog = Catalog(str(tmp_path))
+    catalog.create_table("shop.all", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
+    events = [debezium(f"t{n}", "c", None, {"id": f"{n}"}) for n in range(8)]
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="more than 5 tables"):
+        catalog.ingest(written(tmp_path / "e.json", *events), format="debezium", into="shop.all")
+    assert not rows_of(tmp_path, "all")
+
+
+def test_columns_of_all_tables_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.api.ingest_run._LEAST_COLUMNS", 7)
+    narrow = [debezium("good", "c", None, {"id": n}) for n in range(3)]
+    wide = debezium("wide", "c", None, {"id": 1, **{f"c{n}": "" for n in range(6)}})
+    file = written(tmp_path / "e.json", narrow[0], wide, narrow[1], debezium("good", "c", None, {"id": 7, "x": 1}), narrow[2])
+    with pytest.warns(UserWarning), pytest.raises(PartialSuccess, match="more than 7 columns"):
+        Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", memory=4096)
+    assert sorted(rows_of(tmp_path, "good")) == ["0", "1", "2", "7"] and not (tmp_path / "shop.db/wide").exists()
+    Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", memory=10 * 1024, include="wide")
+    assert sorted(rows_of(tmp_path, "wide")) == ["1"]
+
+
+def test_events_set_apart_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends before more are held; what came before is committed, and goes on with another file."""
+    monkeypatch.setattr("paimon_cli.api.dead_letters.MAX_LETTERS", 3)
+    monkeypatch.setattr(PIECES, "event_block_rows", 2)
+    events = [event for n in range(5) for event in (debezium("t", "c", None, {"id": n}), debezium("t", "u", None, None))]
+    file, letters = written(tmp_path / "e.json", *events), str(tmp_path / "letters.json")
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    for _ in range(2):
+        with pytest.raises(BadInput, match="has 3 events set apart"):
+            Catalog(str(tmp_path)).ingest(file, **given, on_error=letters)
+        assert len(rows_of(tmp_path, "t")) == 3 == len(Path(letters).read_bytes().splitlines())
+    Catalog(str(tmp_path)).ingest(file, **given, on_error=str(tmp_path / "more.json"))
+    assert len(rows_of(tmp_path, "t")) == 5 and len((tmp_path / "more.json").read_bytes().splitlines()) == 2
 
 
 @pytest.mark.parametrize("replaced", ["longer", "shorter", "cut"])

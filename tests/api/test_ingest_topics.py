@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from paimon_cli import Catalog
 from paimon_cli.api.ingest_target import MAX_COMMITS, IngestTarget
+from paimon_cli.api.ingest_topics import TopicReading
 from paimon_cli.errors import BadInput, Conflict, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.ingest.changes.kafka_topics import KafkaTopics
 from paimon_cli.ingest.changes.read_lag import ReadLag
@@ -444,3 +445,54 @@ def test_the_lag_of_a_table_is_known(kafka: Cluster, tmp_path: Path, monkeypatch
     assert found is not None and found.schema is not None
     catalog.create_table("shop.b", columns=["id INT"])
     assert [row.lag_seconds for row in catalog.health() if row.table.endswith("b")] == [None]
+
+
+def test_a_table_that_is_created_again_gets_its_earlier_rows(kafka: Cluster, tmp_path: Path) -> None:
+    """The group is behind them; the other table skips them, which its sums show."""
+    summed(tmp_path)
+    url = kafka.url("again", "?group=again")
+    kafka.send("again", created(1), *added(range(50)), created(2))
+    kafka.send("again", created(3), partition=1)
+    ingest(tmp_path, url, primary_key="id")
+    Catalog(str(tmp_path)).drop_table("shop.a")
+    kafka.send("again", *added(range(50, 60)), created(4), *added(range(60, 70)))
+    with pytest.warns(UserWarning, match=r"again/0 is read again from offset 0, because shop\.a has read nothing of it"):
+        planned = Catalog(str(tmp_path)).plan_ingest(url, format="debezium", into="shop", primary_key="id")
+        assert {one.table: one.inserts for one in planned}["shop.a"] == 4
+        ingest(tmp_path, url, primary_key="id")
+    assert sorted(rows_of(tmp_path, "a")) == ["1", "2", "4"], "no event of it was met in the other partition"
+    kafka.send("again", created(5), partition=1)
+    with pytest.warns(UserWarning, match="again/1 is read again"):
+        ingest(tmp_path, url, primary_key="id")
+    assert sorted(rows_of(tmp_path, "a")) == ["1", "2", "3", "4", "5"] and amounts(tmp_path) == total(70)
+    assert ingest(tmp_path, url) == [] and kafka.committed("again", "again") == [73, 2]
+
+
+def test_what_a_group_left_out_stays_out(kafka: Cluster, tmp_path: Path) -> None:
+    """It began at an offset: a new table gets what came after that, and not what the user did not want."""
+    kafka.send("later", created(1), created(2, "b"), created(3))
+    ingest(tmp_path, kafka.url("later", "?group=later&offsets=0:1,1:0"), primary_key="id")
+    Catalog(str(tmp_path)).drop_table("shop.a")
+    kafka.send("later", created(4))
+    with pytest.warns(UserWarning, match="read again from offset 1"):
+        ingest(tmp_path, kafka.url("later", "?group=later"), primary_key="id")
+    assert sorted(rows_of(tmp_path, "a")) == ["3", "4"] and sorted(rows_of(tmp_path, "b")) == ["2"]
+
+
+def test_open_transactions_of_all_partitions_are_bounded(kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest are applied in parts."""
+    most, apply = list[int](), TopicReading._apply
+
+    def watched(reading: TopicReading, *given: Any) -> None:
+        apply(reading, *given)
+        most.append(sum(held.nbytes for held in reading._held.values()))
+
+    monkeypatch.setattr(TopicReading, "_apply", watched)
+    monkeypatch.setattr(PIECES, "polled_messages", 3)
+    for number in range(20):
+        events = [{**created(number * 10 + part), "transaction": {"id": str(number)}} for part in range(6)]
+        kafka.send(f"open.{number // 2}", *events, partition=number % 2)
+    size = len(json.dumps(events[0]))
+    ingest(tmp_path, kafka.url("open.*"), primary_key="id", memory=16 * 8 * size)
+    assert len(rows_of(tmp_path, "a")) == 120
+    assert size < max(most) <= 12 * size, "a block, and what was read of a partition at once"

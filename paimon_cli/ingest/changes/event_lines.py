@@ -71,6 +71,16 @@ class EventLines:
         texts, positions = pa.concat_arrays([self.texts, other.texts]), np.concatenate([self.positions, other.positions])
         return replace(self, texts=texts, positions=positions, keys=keys, end=other.end)
 
+    def parts(self, size: int) -> Iterator[EventLines]:
+        """These events in parts of at most `size` events; one part if there are none."""
+        if len(self) <= size:
+            yield self
+            return
+        for begin in range(0, len(self), size):
+            end = begin + size
+            position = int(self.positions[end]) if end < len(self) else self.end
+            yield replace(self.take(np.arange(begin, min(end, len(self)))), end=position)
+
     def with_texts(self, texts: pa.Array) -> EventLines:
         """The same events with other texts, such as their payloads."""
         return replace(self, texts=texts)

@@ -1,7 +1,8 @@
 """Topics of Kafka as sources of events, read in a consumer group by librdkafka.
 
 Each partition is a source, and the offsets of its messages are its positions. The group's offsets only say where to begin: which
-events a table has applied, its own marks say. They are committed once all tables have committed what was read.
+events a table has applied, its own marks say. They are committed once all tables have committed what was read, with the offset
+from which the group has read: a table that was created later is filled from there.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ SILENT_SECONDS = 60
 """How long a run that does not follow waits for brokers that are gone."""
 _POLL_SECONDS = 0.5
 _TOMBSTONE = b"null"
+_BEGAN, _OFFSET_DIGITS = "began=", 20
 
 
 class Partition(NamedTuple):
@@ -49,13 +51,16 @@ NOTHING_HELD: Mapping[Partition, int] = MappingProxyType({})
 @dataclass
 class PartitionPlace:
     """How far a partition was read. `position`: the next offset; `end`: that of the last message when it was assigned, plus one.
-    `gone`: whether events before this offset were read is unknown. `is_ended`: there was nothing more.
+    `first`: where the group began, as far as Kafka still has it; `is_continued`: this run began behind it. `gone`: whether events
+    before this offset were read is unknown. `is_ended`: there was nothing more.
     """
 
     position: int
     end: int
+    first: int = 0
     gone: int = 0
     is_ended: bool = False
+    is_continued: bool = False
 
 
 @dataclass
@@ -133,7 +138,10 @@ class KafkaTopics:
             position = self._begin(partition, (low, high), None if one.offset < 0 else one.offset, moment, is_new)
             self._begun.add(partition)
             gone = low if one.offset < 0 and not is_new else 0
-            self.places[partition] = PartitionPlace(position, high, gone, position >= high)
+            first = position if is_new else min(position, max(low, _began(one.metadata)))
+            if not self.keeps_offsets:
+                position = first
+            self.places[partition] = PartitionPlace(position, high, first, gone, position >= high, first < position)
         self._is_assigned = True
 
     def _offsets_of_time(self, given: list[TopicPartition]) -> list[int]:
@@ -206,12 +214,9 @@ class KafkaTopics:
         if self._has_changed:  # others may have the partitions of these messages now
             self._has_changed = False
             if self._is_assigned:
-                with self.client.asking():
-                    self._consumer.assign(
-                        [self.client.kafka.TopicPartition(*one, at.position) for one, at in self.places.items()]
-                    )
-                    if self.client.address.beginning is not None:
-                        self.commit_offsets()
+                self._assign_places()
+                if self.client.address.beginning is not None:
+                    self.commit_offsets()
             return []
         found: dict[Partition, list[Message]] = {}
         for message in messages:
@@ -224,6 +229,17 @@ class KafkaTopics:
             elif not error.retriable():
                 raise self._lost(partition, error)
         return [(partition, lines) for partition, given in found.items() if (lines := self._lines(partition, given)) is not None]
+
+    def _assign_places(self) -> None:
+        with self.client.asking():
+            self._consumer.assign([self.client.kafka.TopicPartition(*one, at.position) for one, at in self.places.items()])
+
+    def read_again(self, partition: Partition) -> int:
+        """Go back to where the group began to read a partition, and return that offset."""
+        place = self.places[partition]
+        place.position, place.is_ended, place.is_continued = place.first, False, False
+        self._assign_places()
+        return place.first
 
     def _polled(self) -> list[Message]:
         with self.client.asking():
@@ -278,7 +294,10 @@ class KafkaTopics:
         return f"kafka:{self.cluster}/{partition.name}"
 
     def _reached(self, held: Mapping[Partition, int] = NOTHING_HELD) -> list[TopicPartition]:
-        return [self.client.kafka.TopicPartition(*one, held.get(one, place.position)) for one, place in self.places.items()]
+        return [
+            self.client.kafka.TopicPartition(*one, held.get(one, place.position), metadata=f"{_BEGAN}{place.first}")
+            for one, place in self.places.items()
+        ]
 
     def commit_offsets(self, held: Mapping[Partition, int] = NOTHING_HELD) -> None:
         """Let the group remember how far was read, but for what is `held`, from these offsets on.
@@ -295,6 +314,12 @@ class KafkaTopics:
             known = self.client.kafka.KafkaError
             if error.code() not in (known.REBALANCE_IN_PROGRESS, known.ILLEGAL_GENERATION, known.UNKNOWN_MEMBER_ID):
                 self.warn(f"group {self.client.group} does not remember how far it has read: {self.client.said(error)}")
+
+
+def _began(metadata: str | None) -> int:
+    """The offset that the group has noted as its first one; 0 if it has not."""
+    noted = (metadata or "").removeprefix(_BEGAN)
+    return int(noted) if noted.isascii() and noted.isdigit() and len(noted) < _OFFSET_DIGITS else 0
 
 
 def _bytes(value: Any) -> bytes | None:

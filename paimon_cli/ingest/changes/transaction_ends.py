@@ -51,6 +51,11 @@ class HeldTransaction:
     limit: int
     events: EventLines | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """The text of the events that are held."""
+        return 0 if self.events is None else int(self.events.texts.nbytes)
+
     def released(self, lines: EventLines) -> EventLines | None:
         """What can be applied now that these events came, too; None if nothing can."""
         whole = lines if self.events is None else self.events.followed_by(lines)
