@@ -130,7 +130,7 @@ CUTS_NOTHING = {
         "catalog/metastore/metastore": "SEARCHED_DATABASES",
         "options/option_text": "_MOST_BUCKETS",
         "api/ingest_run": "BLOCK_SHARE",
-        "ingest/changes/event_decoder": "MAX_TABLES",
+        "ingest/changes/table_reader": "MAX_TABLES",
         "ingest/changes/event_lines": "MAX_EVENT_BYTES",
         "ingest/changes/json_shapes": "MAX_KEYS",
         "ingest/changes/kafka_client": "_LEAST_FETCH",

@@ -11,10 +11,12 @@ import pytest
 
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
-from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
 from paimon_cli.ingest.changes.event_payloads import names_in_key
+from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
 
@@ -193,7 +195,7 @@ def test_an_event_that_was_set_apart_is_what_it_was(text: bytes) -> None:
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from paimon_cli.errors import BadInput
 
-    monkeypatch.setattr("paimon_cli.ingest.changes.event_decoder.MAX_TABLES", 3)
+    monkeypatch.setattr("paimon_cli.ingest.changes.table_reader.MAX_TABLES", 3)
     assert MAX_TABLES == 10_000
     with pytest.raises(BadInput, match="names more than 3 tables"):
         decoded("debezium", *[debezium(f"t{n}", "c", None, {"id": 1}) for n in range(4)])
