@@ -132,7 +132,7 @@ CUTS_NOTHING = {
         "api/dead_letters": "MAX_LETTERS",
         "api/ingest_places": "MAX_NAME",
         "api/ingest_run": "BLOCK_SHARE COLUMN_BYTES _LEAST_COLUMNS _MOST_REFUSED",
-        "ingest/changes/event_decoder": "MAX_TABLES",
+        "ingest/changes/table_reader": "MAX_TABLES",
         "ingest/changes/event_lines": "MAX_EVENT_BYTES",
         "ingest/changes/json_shapes": "MAX_KEYS",
         "ingest/changes/kafka_client": "_LEAST_FETCH",

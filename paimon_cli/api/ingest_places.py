@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from paimon_cli.catalog.metastore.metastore import is_name, refuse_nul
 from paimon_cli.errors import UsageError
-from paimon_cli.ingest.changes.event_decoder import SourceTable
+from paimon_cli.ingest.changes.table_events import SourceTable
 from paimon_cli.options.option_text import printable
 from paimon_cli.requests.ingesting import IngestOptions
 

@@ -16,10 +16,10 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
 from paimon_cli.ingest.changes.derived_columns import event_millis
-from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents
 from paimon_cli.ingest.changes.event_lines import BadEvent, Positions
 from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.key_images import KeyImages
+from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents
 from paimon_cli.ingest.faults import WrongType, shown
 from paimon_cli.ingest.typed_columns import cast_column
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind

@@ -26,10 +26,12 @@ from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.api.ingested_table import IngestedTable
 from paimon_cli.errors import BadInput, PaimonError, PartialSuccess, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
-from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, Wanted
+from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
 from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
+from paimon_cli.ingest.changes.table_events import SourceTable, Wanted
+from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.options.choices import OnError
 from paimon_cli.options.column_options import SEQUENCE_FIELD
 from paimon_cli.options.option_text import counted, printable

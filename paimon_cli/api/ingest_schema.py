@@ -13,7 +13,7 @@ from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import AlreadyExists, BadInput, UsageError
 from paimon_cli.ingest.changes.derived_columns import NOTHING_DERIVED, DerivedColumns
-from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.lsm.aggregators.catalog import function_of
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import RowKind

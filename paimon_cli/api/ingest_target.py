@@ -15,7 +15,6 @@ from paimon_cli.api.ingested_table import APPLYING, STOPPED, IngestedTable
 from paimon_cli.commit.deduplication import last_commit
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, Refused
-from paimon_cli.ingest.changes.event_decoder import TableEvents
 from paimon_cli.ingest.changes.event_lines import BadEvent
 from paimon_cli.ingest.changes.read_lag import LAG_PROPERTY, ReadLag
 from paimon_cli.ingest.changes.read_marks import (
@@ -29,6 +28,7 @@ from paimon_cli.ingest.changes.read_marks import (
     tables_of_text,
     tables_text,
 )
+from paimon_cli.ingest.changes.table_events import TableEvents
 from paimon_cli.ingest.row_sources import ArrowRows, RowSource
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 

@@ -6,6 +6,7 @@ some of which Spark does not have.
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from collections import Counter
@@ -22,9 +23,10 @@ from paimon_cli.api.ingest_schema import EventColumns
 from paimon_cli.api.ingest_target import counts_of
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
-from paimon_cli.ingest.changes.event_decoder import EventDecoder, SourceTable, Wanted
+from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EventFormat
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, PositionUnit
+from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
@@ -87,12 +89,35 @@ class DecodingTask:
                 found = decoder.decode(lines)
                 for events in found.events:
                     facts = FoundEvents(EventColumns.of(events), events.truncates)
-                    yield _one(_EVENTS, source_text(events.table), pickle.dumps(facts), pickle.dumps(events))
+                    yield _one(_EVENTS, source_text(events.table), pickle.dumps(facts), _pickled(events))
                 if found.bad:
                     yield _one(_EVENTS, "", pickle.dumps(FoundEvents(bad=tuple(found.bad))), b"")
                 for table in sorted(new - told):
                     yield _one(_EVENTS, source_text(table), pickle.dumps(FoundEvents()), b"")
                 told |= new
+
+
+class _Pickler(pickle.Pickler):
+    """Writes only the values that an array has: Arrow's own way writes all those that a slice shares with others."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, pa.Array):
+            return NotImplemented
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch([value], names=[""])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return _array_of, (sink.getvalue().to_pybytes(),)
+
+
+def _array_of(text: bytes) -> pa.Array:
+    return pa.ipc.open_stream(text).read_next_batch().column(0)
+
+
+def _pickled(events: TableEvents) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(events)
+    return buffer.getvalue()
 
 
 def _lines_of(batches: Iterable[pa.RecordBatch], number: int, size: int) -> Iterator[EventLines]:

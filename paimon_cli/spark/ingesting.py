@@ -34,7 +34,7 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
-from paimon_cli.ingest.changes.event_decoder import SourceTable
+from paimon_cli.ingest.changes.table_events import SourceTable
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.options.choices import OnError
 from paimon_cli.pieces import PIECES

@@ -53,6 +53,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "service": ("scripts.bench.service",),
     "history check": ("scripts.bench.history_check", "--commits", "100", "1000"),
     "erase": ("scripts.bench.erase",),
+    "ingest": ("scripts.bench.ingest",),
 }
 SMALL: dict[str, tuple[str, ...]] = {
     "compaction": ("--rows", "20000"),
@@ -83,6 +84,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "service": ("--tables", "3"),
     "history check": ("--commits", "5", "10"),
     "erase": ("--rows", "20000"),
+    "ingest": ("--events", "3000", "--tables", "5", "--round", "2000"),
 }
 """Sizes for `--small`, which replace those of `PROGRAMS`."""
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}
@@ -147,6 +149,9 @@ def _figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
         return [(f"{ratio:.2f} x", "" if goal is None else f"{goal:.2f} x", verdict)]
     if "speedup" in result:
         return [(f"{result['speedup']:.1f} x as fast", f"{goal:.0f} x as fast", verdict)]
+    if "events_per_second" in result:
+        wanted = result["goal_events_per_second"]
+        return [(f"{result['events_per_second']:,} events/s", "" if wanted is None else f"{wanted:,} events/s", verdict)]
     figures = []
     measures = (("wall", "goal_seconds", "s", 2), ("cpu", "goal_cpu", "s of CPU", 2), ("megabytes", "goal_megabytes", "MB", 0))
     for name, limit, unit, digits in (*measures, ("bytes_a_key", "goal_bytes_a_key", "bytes a key", 1)):

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.ingest.changes.event_decoder import TableEvents
 from paimon_cli.ingest.changes.event_formats import EventKind
 from paimon_cli.ingest.changes.event_images import Images, Indices, of_one_type
 from paimon_cli.ingest.changes.event_lines import BadEvent
 from paimon_cli.ingest.changes.key_images import KEY_ONLY, LACKS_COLUMN, KeyImages, lacking_columns
+from paimon_cli.ingest.changes.table_events import TableEvents
 from paimon_cli.metadata.data_file_schema import RowKind
 
 UNCHANGED = "__debezium_unavailable_value"

@@ -10,10 +10,10 @@ import pyarrow as pa
 from paimon_cli.datatypes.data_type import BIGINT, INT, STRING, DataType, TimestampType
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.changes.computed_columns import ComputedColumn
-from paimon_cli.ingest.changes.event_decoder import TableEvents
 from paimon_cli.ingest.changes.event_images import Images
 from paimon_cli.ingest.changes.event_lines import PositionUnit
 from paimon_cli.ingest.changes.event_values import ValueForm, as_column
+from paimon_cli.ingest.changes.table_events import TableEvents
 
 _OF_TOPICS = ("topic", "partition", "offset")
 _METADATA: Mapping[str, DataType] = {

@@ -1,7 +1,8 @@
 """Events of a change stream as rows of tables: which table, what happened, and the images before and after.
 
-A block of lines is read twice by Arrow: for the names of tables and the kinds of events, and then, table by table, for their
-rows. Only events that differ from all before are parsed by Python.
+Arrow reads the names of tables and the kinds of events of a block of lines, and then the rows, of all tables that look the same
+at once. What of an event was cut out for its rows is not parsed before; other events are parsed twice (`event_cuts`). Only events
+that differ from all before are parsed by Python.
 """
 
 from __future__ import annotations
@@ -9,69 +10,27 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.data_type import DataType, DecimalType
-from paimon_cli.errors import BadInput
-from paimon_cli.ingest.changes.debezium_types import EventSchema, declared_columns
-from paimon_cli.ingest.changes.event_formats import (
-    NO_TEXT,
-    EventFormat,
-    EventKind,
-    Path,
-    Unchanging,
-)
-from paimon_cli.ingest.changes.event_images import ImageReader, Indices, ReadEvents
+from paimon_cli.ingest.changes.debezium_types import declared_columns
+from paimon_cli.ingest.changes.event_cuts import FramedEvents, FrameReader, text_at
+from paimon_cli.ingest.changes.event_formats import NO_TEXT, EventFormat, EventKind, Path, Unchanging
+from paimon_cli.ingest.changes.event_images import Indices
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
-from paimon_cli.ingest.changes.event_payloads import names_in_key, payloads_of
-from paimon_cli.ingest.changes.event_values import UNDECLARED, ValueForm
-from paimon_cli.ingest.changes.mysql_types import form_of_mysql
+from paimon_cli.ingest.changes.event_payloads import payloads_of
+from paimon_cli.ingest.changes.table_events import Codes, SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.table_reader import TablePart, TableReader
 from paimon_cli.ingest.faults import NOT_JSON
 from paimon_cli.ingest.json_rows import parsed_line
 
-MAX_TABLES = 10_000
-"""Tables of one stream. More names than that come from a source that makes them up."""
 _SEPARATOR = "\0"
 DEAD_LETTER = b'{"dead_letter":'
 _NULL = b"null"
-Codes = npt.NDArray[np.integer[Any]]
-
-
-class SourceTable(NamedTuple):
-    """A table as events name it. `schema`: of PostgreSQL and its like; all are '' where an event names no table."""
-
-    database: str
-    table: str
-    schema: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.database}.{self.table}" if self.database else self.table
-
-
-@dataclass(frozen=True)
-class TableEvents:
-    """Consecutive events of one table. `operations`: one a row of `read`. `forms`: of columns whose events declare types.
-    `keys`: the primary key that the events name. `bad`: events among them that could not be read. A truncation has no rows.
-    """
-
-    table: SourceTable
-    format: EventFormat
-    read: ReadEvents
-    operations: Codes
-    forms: Mapping[str, ValueForm]
-    keys: tuple[str, ...] = ()
-    bad: tuple[BadEvent, ...] = ()
-    truncates: bool = False
-
-    def form(self, column: str) -> ValueForm:
-        return self.forms.get(column, UNDECLARED)
 
 
 @dataclass
@@ -85,16 +44,6 @@ class Decoded:
     others: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What a decoder asks about a table before it reads its rows. `types`: of the columns that it has; `needs_before`:
-    whether its updates must have exact images of the row before.
-    """
-
-    types: Mapping[str, DataType] = field(default_factory=dict)
-    needs_before: bool = False
-
-
 @dataclass
 class EventDecoder:
     """Decodes the blocks of a stream. `wanted`: None for a table whose events are left out; `skips`: up to which position of the
@@ -104,7 +53,9 @@ class EventDecoder:
     format: EventFormat
     wanted: Callable[[SourceTable], Wanted | None] = lambda table: Wanted()
     skips: Callable[[SourceTable], int] = lambda table: 0
-    _readers: dict[SourceTable, ImageReader] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._tables, self._frames = TableReader(self.format), FrameReader(self.format)
 
     def decode(self, lines: EventLines) -> Decoded:
         """The rows of a block of events, in the order of the events of each table."""
@@ -116,97 +67,78 @@ class EventDecoder:
         if self.format.wraps:
             payloads, schemas, schema_of = payloads_of(lines, self.format)
             lines = _objects(payloads, found)  # a payload may be null
-            schema_of = schema_of[np.isin(payloads.positions, lines.positions)]
-        texts, kept = self._texts(lines, found)
+            if len(lines) < len(payloads):
+                schema_of = schema_of[np.isin(payloads.positions, lines.positions)]
+        framed = self._frames.framed(lines)
+        texts, kept = self._texts(lines, framed, found)
         if len(kept) < len(lines):
             lines, schema_of = lines.take(kept), schema_of[kept]
+            framed = None if framed is None else framed.take(kept)
         operations = self._operations(texts, lines, found)
         names = self._names(texts, len(lines))
         self._refuse_nameless(names, lines, operations, found)
-        chosen = np.flatnonzero(operations >= 0)
-        codes = pc.dictionary_encode(names.take(pa.array(chosen)))
-        for table, places in _groups(codes):
-            self._decode_table(table, lines, chosen[places], operations, (schemas, schema_of), found)
+        parts = list[TablePart]()
+        for table, places in _groups(names, np.flatnonzero(operations >= 0)):
+            parts += self._parts(table, lines, places, operations, (schemas, schema_of))
+        read = {} if framed is None else self._tables.read_cut(parts, lines, framed)
+        for index, part in enumerate(parts):
+            if index in read:
+                found.events.append(read[index])
+            elif (whole := self._whole(part, lines, framed, found)) is not None:
+                found.events.append(self._tables.read(whole, lines.take(whole.places)))
         return found
 
-    def _decode_table(
-        self,
-        table: SourceTable,
-        lines: EventLines,
-        places: Indices,
-        operations: Codes,
-        schemas: tuple[list[bytes], Codes],
-        found: Decoded,
-    ) -> None:
-        """Add the events of one table, cut where a truncation or another schema begins."""
+    def _parts(
+        self, table: SourceTable, lines: EventLines, places: Indices, operations: Codes, schemas: tuple[list[bytes], Codes]
+    ) -> list[TablePart]:
+        """The events of one table, cut where a truncation or another schema begins."""
         wanted = self.wanted(table)
         if wanted is None:
-            return
+            return []
         places = places[lines.positions[places] >= self.skips(table)]
         if not len(places):
-            return
+            return []
         texts, schema_of = schemas
         truncates = operations[places] == EventKind.TRUNCATE
         state = schema_of[places] * 2 + truncates
         cuts = np.flatnonzero((np.diff(state) != 0) | truncates[1:]) + 1
-        for part in np.split(places, cuts):
+        found = list[TablePart]()
+        for part in np.split(places, cuts) if len(cuts) else [places]:
             number = int(schema_of[part[0]])
             schema = None if number < 0 else declared_columns(texts[number])
-            found.events.append(self._read(table, lines.take(part), operations[part], schema, wanted))
+            found.append(TablePart(table, part, operations[part], schema, wanted))
+        return found
 
-    def _read(
-        self,
-        table: SourceTable,
-        lines: EventLines,
-        operations: Codes,
-        schema: EventSchema | None,
-        wanted: Wanted,
-    ) -> TableEvents:
-        reader = self._readers.get(table)
-        if reader is None:
-            if len(self._readers) >= MAX_TABLES:
-                what = f"{lines.source} names more than {MAX_TABLES:,} tables"
-                raise BadInput(what, "no database has that many", "choose some with --include", source=lines.source)
-            reader = self._readers[table] = ImageReader(self.format.images)
-        numbers = {n: pa.decimal128(38, t.scale) for n, t in wanted.types.items() if isinstance(t, DecimalType)}
-        if schema is not None:
-            numbers = {n: pa.decimal128(38, f.scale) for n, f in schema.columns.items() if f.form == "decimal"}
-        tells_absent = self.format.images.is_partial and wanted.needs_before
-        before, bad = lines.positions, list[BadEvent]()
-        read = reader.read(lines, numbers, bad, table.name, tells_absent=tells_absent)
-        if len(read.lines) < len(before):
-            operations = operations[np.isin(before, read.lines.positions)]
-        truncates = bool(len(operations)) and int(operations[0]) == EventKind.TRUNCATE
-        of_rows = np.empty(0, np.int64) if truncates else operations[read.event]
-        forms, keys = self._forms(read, schema), self._keys(read)
-        return TableEvents(table, self.format, read, of_rows, forms, keys, tuple(bad), truncates)
+    def _whole(self, part: TablePart, lines: EventLines, framed: FramedEvents | None, found: Decoded) -> TablePart | None:
+        """The part without events that are no JSON, which cutting did not show; None if nothing is left."""
+        if framed is None or not (cut := framed.at[part.places] >= 0).any():
+            return part
+        asked = part.places[cut]
+        _, kept = self._texts(lines.take(asked), None, found)
+        if len(kept) == len(asked):
+            return part
+        keep = ~cut
+        keep[np.flatnonzero(cut)[kept]] = True
+        return replace(part, places=part.places[keep], operations=part.operations[keep]) if keep.any() else None
 
-    def _forms(self, read: ReadEvents, schema: EventSchema | None) -> Mapping[str, ValueForm]:
-        if schema is not None:
-            return {name: form for name, form in schema.columns.items() if self._is_column(name)}
-        types = read.parts.get(self.format.types) if self.format.types else None
-        if types is None or not pa.types.is_struct(types.type):
-            return {}
-        forms = dict[str, ValueForm]()
-        for name, texts in zip([one.name for one in types.type], types.flatten(), strict=True):
-            named = pc.drop_null(texts)
-            if len(named) and pa.types.is_string(named.type):
-                forms[name] = form_of_mysql(named[len(named) - 1].as_py())
-        return forms
-
-    def _is_column(self, name: str) -> bool:
-        hidden = self.format.images.not_columns
-        return not (hidden and name.startswith(hidden))
-
-    def _keys(self, read: ReadEvents) -> tuple[str, ...]:
-        names = read.parts.get(self.format.key_names) if self.format.key_names else None
-        if names is None or not pa.types.is_list(names.type):
-            return names_in_key(read.lines.keys)
-        named = pc.drop_null(names)
-        return tuple(str(one) for one in named[len(named) - 1].as_py()) if len(named) else ()
-
-    def _texts(self, lines: EventLines, found: Decoded) -> tuple[dict[Path, pa.Array], Indices]:
+    def _texts(self, lines: EventLines, framed: FramedEvents | None, found: Decoded) -> tuple[Mapping[Path, pa.Array], Indices]:
         """The texts at the paths of the format, and the indices of the events that could be read."""
+        paths = self.format.paths
+        if framed is None:
+            return self._texts_of_whole(lines, found)
+        count = len(framed.cut.chosen)
+        texts = {path: text_at(framed.columns, path) for path in paths}
+        ours = {path: pa.nulls(count, pa.string()) if cells is None else cells for path, cells in texts.items()}
+        others = np.flatnonzero(framed.at < 0)
+        if not len(others):
+            return ours, np.arange(len(lines))
+        theirs, kept = self._texts_of_whole(lines.take(others), found)
+        indices = np.concatenate([framed.cut.chosen, others[kept]])
+        order = np.argsort(indices)
+        both = {path: pa.concat_arrays([ours[path], theirs[path]]).take(pa.array(order)) for path in paths}
+        return both, indices[order]
+
+    def _texts_of_whole(self, lines: EventLines, found: Decoded) -> tuple[Mapping[Path, pa.Array], Indices]:
         paths = self.format.paths
         everything = np.arange(len(lines))
         if not paths:
@@ -271,8 +203,10 @@ class EventDecoder:
     def _refuse_nameless(self, names: pa.Array, lines: EventLines, operations: Codes, found: Decoded) -> None:
         """Add events without a table to the bad ones, and those whose names hold the separator."""
         part, many = f"[^{_SEPARATOR}]", "+" if self.format.names_tables else "*"
-        has_table = pc.match_substring_regex(names, f"^{part}*{_SEPARATOR}{part}*{_SEPARATOR}{part}{many}$")
-        for index in np.flatnonzero(~has_table.to_numpy(zero_copy_only=False) & (operations >= 0)):
+        codes = pc.dictionary_encode(names)
+        has_table = pc.match_substring_regex(codes.dictionary, f"^{part}*{_SEPARATOR}{part}*{_SEPARATOR}{part}{many}$")
+        lacks = ~has_table.to_numpy(zero_copy_only=False)
+        for index in np.flatnonzero(lacks[codes.indices.to_numpy()] & (operations >= 0)):
             found.bad.append(lines.bad(int(index), "it names no table"))
             operations[index] = -1
 
@@ -355,11 +289,12 @@ def _is_heartbeat(text: bytes) -> bool:
     return not problem and bool(parsed) and parsed.keys() <= {"ts_ms", "ts_us", "ts_ns"}
 
 
-def _groups(codes: pa.DictionaryArray) -> Iterator[tuple[SourceTable, Indices]]:
-    """The events of each table, in the order in which the tables first occur."""
+def _groups(names: pa.Array, chosen: Indices) -> Iterator[tuple[SourceTable, Indices]]:
+    """The chosen events of each table, in the order in which the tables first occur."""
+    codes = pc.dictionary_encode(names.take(pa.array(chosen)))
     numbers = codes.indices.to_numpy()
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(len(codes.dictionary) + 1))
     for number, name in enumerate(codes.dictionary.to_pylist()):
         database, schema, table = name.split(_SEPARATOR)
-        yield SourceTable(database, table, schema), order[bounds[number] : bounds[number + 1]]
+        yield SourceTable(database, table, schema), chosen[order[bounds[number] : bounds[number + 1]]]

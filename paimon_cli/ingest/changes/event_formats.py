@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paimon_cli.ingest.changes.event_images import ImageKeys
+from paimon_cli.ingest.changes.event_images import ImageKeys, ImageOrder
 
 
 class EventKind:
@@ -36,7 +36,8 @@ class EventFormat:
     without rows have, and the kind of such an event. `images`: where its rows are. `deleted`: the path of a text that is `true`
     in a deletion. `wraps`: it may come with its schema, as `{"schema": ..., "payload": ...}`. `key_names`: the path of the names
     of its primary key. `types`: the key with the types of its columns by name. `connector`: where events may name Debezium's
-    connector, as `ReadEvents.part` takes it; `sends_whole_rows`: nulls in an image before are always values of the row.
+    connector, as `ReadEvents.part` takes it; `sends_whole_rows`: nulls in an image before are always values of the row. `order`:
+    how its keys are usually written.
     """
 
     name: str
@@ -55,6 +56,7 @@ class EventFormat:
     names_tables: bool = True
     connector: tuple[str, ...] = ()
     sends_whole_rows: bool = False
+    order: ImageOrder | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -81,6 +83,7 @@ _DEBEZIUM = EventFormat(
     marks={("status",): Unchanging.TRANSACTION, ("ddl",): Unchanging.SCHEMA_CHANGE},
     wraps=True,
     connector=("source.connector",),
+    order=ImageOrder((b',"after":', b',"source":'), is_first=True, opening=b'{"before":'),
 )
 _DEBEZIUM_FLAT = EventFormat(
     "debezium-flat",
@@ -153,6 +156,7 @@ _MAXWELL = EventFormat(
     table=(("table",),),
     key_names="primary_key_columns",
     sends_whole_rows=True,
+    order=ImageOrder((b',"data":', b',"old":')),
 )
 _PLAIN = EventFormat(PLAIN_JSON, ImageKeys(""), names_tables=False)
 EVENT_FORMATS = {one.name: one for one in (_DEBEZIUM, _DEBEZIUM_FLAT, _CANAL, _MAXWELL, _PLAIN)}

@@ -43,6 +43,11 @@ class Images:
     def column(self, name: str) -> pa.Array:
         return self.columns[name] if name in self.columns else pa.nulls(len(self.present))
 
+    def slice(self, begin: int, count: int) -> Images:
+        """The images of consecutive rows."""
+        columns = {name: cells.slice(begin, count) for name, cells in self.columns.items()}
+        return Images(self.present[begin : begin + count], columns)
+
 
 @dataclass(frozen=True)
 class ImageKeys:
@@ -57,6 +62,18 @@ class ImageKeys:
     is_list: bool = False
     is_partial: bool = False
     not_columns: str = ""
+
+
+@dataclass(frozen=True)
+class ImageOrder:
+    """How a connector writes events: with the images at the beginning (`is_first`), before and after, or at the end, after and
+    before. `keys`: as bytes with comma and colon, the key of the second image and what follows it, or the keys of both images.
+    `opening`: how events with the images at the beginning begin.
+    """
+
+    keys: tuple[bytes, bytes]
+    is_first: bool = False
+    opening: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -101,6 +118,7 @@ class ImageReader:
     keys: ImageKeys
     shape: dict[str, Shape] = field(default_factory=dict)
     _schema: tuple[Mapping[str, pa.DataType], Shape, pa.Schema | None] | None = None
+    _row_schema: tuple[Mapping[str, pa.DataType], Shape, pa.Schema | None] | None = None
 
     def read(
         self,
@@ -117,10 +135,7 @@ class ImageReader:
         a column that it lacks, which Arrow does not do.
         """
         if not tells_absent:
-            for index in range(0 if self.shape else min(_FIRST_EVENTS, len(lines))):
-                parsed, problem = parsed_line(lines.texts[index].as_py())
-                if not problem:
-                    self._learn(parsed)
+            self._learn_first(lines)
             if self.shape and (found := self._by_arrow(lines, numbers)) is not None:
                 return found
         kept, objects = list[int](), list[dict[str, Any]]()
@@ -137,6 +152,25 @@ class ImageReader:
         if not tells_absent and len(lines) and (found := self._by_arrow(lines, numbers)) is not None:
             return found
         return self._by_python(lines, objects, numbers, bad, table)
+
+    def row_schema(self, lines: EventLines, places: Indices, numbers: Mapping[str, pa.DataType]) -> pa.Schema | None:
+        """The types with which Arrow can read both images of the events at these places as rows of one table; None if it cannot.
+
+        `numbers`: as in `read`.
+        """
+        if not self.shape:
+            self._learn_first(lines.take(places[:_FIRST_EVENTS]))
+        if self._row_schema is None or self._row_schema[:2] != (numbers, self.shape):
+            after, before = (self.shape.get(key) for key in (self.keys.after, self.keys.before))
+            self._row_schema = numbers, self.shape, _schema_of_rows(after or {}, before or {}, numbers)
+        return self._row_schema[2]
+
+    def _learn_first(self, lines: EventLines) -> None:
+        """Learn the shape of a new table from its first events."""
+        for index in range(0 if self.shape else min(_FIRST_EVENTS, len(lines))):
+            parsed, problem = parsed_line(lines.texts[index].as_py())
+            if not problem:
+                self._learn(parsed)
 
     def _learn(self, parsed: dict[str, Any]) -> str:
         """Adapt the shape to an event; returns why that is impossible, or ''."""
@@ -163,7 +197,7 @@ class ImageReader:
         table = None if schema is None else lines.parsed(schema, "error")
         if table is None:
             return None
-        columns = {name: _one_array(table[name]) for name in table.column_names}
+        columns = {name: one_array(table[name]) for name in table.column_names}
         keys, count = self.keys, len(lines)
         if not keys.after:
             rows = {
@@ -181,10 +215,10 @@ class ImageReader:
         else:
             after, before = (_image(columns.get(key), count) for key in (keys.after, keys.before))
             event, parts = np.arange(count), columns
-        if any(_rounds(cells) for image in (after, before) for cells in image.columns.values()):
+        if rounded_rows(after).any() or rounded_rows(before).any():
             return None
         if keys.is_partial:
-            before = _overlaid(before, after)
+            before = overlaid(before, after)
         parts = {key: cells for key, cells in parts.items() if key not in (keys.after, keys.before)}
         return ReadEvents(lines, event, before, after, parts, keys)
 
@@ -248,6 +282,17 @@ class ImageReader:
         return ReadEvents(lines.take(np.array(kept, np.int64)), np.array(event, np.int64), images[1], images[0], parts, keys)
 
 
+def _schema_of_rows(after: Shape, before: Shape, numbers: Mapping[str, pa.DataType]) -> pa.Schema | None:
+    """The schema of rows of both images, in which no column differs in kind: it would be read as text."""
+    after, before = ({} if shape == JsonKind.NULL else shape for shape in (after, before))
+    if not isinstance(after, dict) or not isinstance(before, dict) or not (after or before):
+        return None
+    if any(one != after[name] and JsonKind.NULL not in (one, after[name]) for name, one in before.items() if name in after):
+        return None
+    kind = arrow_of(merged(after, before), numbers)
+    return None if kind is None else pa.schema(list(kind))
+
+
 def _pairs_of(parsed: dict[str, Any], keys: ImageKeys) -> list[tuple[Any, dict[str, Any] | None]] | None:
     """The images (after, before) of an event; None if its lists do not fit each other. A partial image is completed."""
     if not keys.after:
@@ -296,7 +341,7 @@ def _part(values: list[Any], shape: Shape) -> pa.Array:
         return pa.array([column_of([value], JsonKind.MIXED, None)[0].as_py() for value in values], pa.string())
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
@@ -318,7 +363,7 @@ def of_one_type(one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array]:
     return text_of_json(one), text_of_json(other)
 
 
-def _overlaid(old: Images, new: Images) -> Images:
+def overlaid(old: Images, new: Images) -> Images:
     """A partial image completed by the other one, which has the columns that have not changed."""
     none = pa.array(~old.present)
     columns = {}
@@ -329,9 +374,11 @@ def _overlaid(old: Images, new: Images) -> Images:
     return Images(old.present, columns)
 
 
-def _rounds(cells: pa.Array) -> bool:
-    """Whether the numbers of a column may have been whole numbers that a DOUBLE does not hold."""
-    if cells.type != _DOUBLE:
-        return False
+def rounded_rows(image: Images) -> Flags:
+    """The rows with numbers that may have been whole numbers that a DOUBLE does not hold."""
+    found = np.zeros(len(image.present), bool)
     with np.errstate(invalid="ignore"):
-        return bool((np.abs(cells.to_numpy(zero_copy_only=False)) >= EXACT_INTEGER).any())
+        for cells in image.columns.values():
+            if cells.type == _DOUBLE:
+                found |= np.abs(cells.to_numpy(zero_copy_only=False)) >= EXACT_INTEGER
+    return found

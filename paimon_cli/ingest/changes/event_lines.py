@@ -18,6 +18,7 @@ from paimon_cli.errors import BadInput
 from paimon_cli.ingest.text_blocks import BYTE_ORDER_MARK, line_bounds
 
 Positions = npt.NDArray[np.int64]
+Places = npt.NDArray[np.integer[Any]]
 NEWLINE_TEXT = pa.scalar(b"\n", pa.large_binary())
 MAX_EVENT_BYTES = 256 << 20
 """A longer line is no event: nothing could hold it beside others."""
@@ -65,6 +66,12 @@ class EventLines:
         keys = None if self.keys is None else self.keys.take(places)
         return replace(self, texts=self.texts.take(places), positions=self.positions[chosen], keys=keys)
 
+    def slice(self, begin: int, count: int) -> EventLines:
+        """Consecutive events, which share the texts of these."""
+        keys = None if self.keys is None else self.keys.slice(begin, count)
+        positions = self.positions[begin : begin + count]
+        return replace(self, texts=self.texts.slice(begin, count), positions=positions, keys=keys)
+
     def followed_by(self, other: EventLines) -> EventLines:
         """These events and the next ones of the same source."""
         keys = None if self.keys is None or other.keys is None else pa.concat_arrays([self.keys, other.keys])
@@ -108,7 +115,9 @@ class EventLines:
         return table.combine_chunks() if table.num_rows == len(self) else None
 
 
-def pieces_of(block: bytes, starts: npt.NDArray[np.integer[Any]], ends: npt.NDArray[np.integer[Any]]) -> pa.Array:
+def pieces_of(
+    block: bytes | npt.NDArray[np.uint8], starts: npt.NDArray[np.integer[Any]], ends: npt.NDArray[np.integer[Any]]
+) -> pa.Array:
     """The pieces of a block between these positions, as large binary. They may not overlap, and must be in order."""
     bounds = np.empty(2 * len(starts) + 1, np.int64)
     bounds[0:-1:2], bounds[1::2] = starts, ends

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,15 @@ from paimon_cli.errors import BadInput, NoAccess, NotFound, PaimonError, Storage
 from paimon_cli.ingest.changes.kafka_address import KafkaAddress
 from paimon_cli.options.option_text import printable
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.redaction import redact, remember_secrets
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
+ANSWER_SECONDS = 15
+"""How long the brokers may take to answer a question."""
+_PAUSE_SECONDS = 0.5
 _LEAST_FETCH = 1 << 20
 """Bytes of a fetch, however little memory there is: librdkafka takes no less."""
 _POLL_LIMIT_MILLIS, _REFRESH_MILLIS = 1_800_000, 30_000
@@ -122,6 +126,20 @@ class KafkaClient:
         if code in (known._TRANSPORT, known._TIMED_OUT, known._ALL_BROKERS_DOWN, known._RESOLVE, known._TIMED_OUT_QUEUE):
             return StorageUnavailable(f"{what} cannot be reached", self.complaint or self.said(error), "is it running?")
         return StorageUnavailable(f"{what} failed", self.said(error))
+
+    def answer(self, question: Callable[[], Any]) -> Any:
+        """The answer of the brokers. One that is about to give its duties to another, or to take them over, is asked again."""
+        known, clock = self.kafka.KafkaError, SystemClock()
+        moving = (known.NOT_COORDINATOR, known.COORDINATOR_NOT_AVAILABLE, known.COORDINATOR_LOAD_IN_PROGRESS)
+        electing = (known.NOT_LEADER_FOR_PARTITION, known.LEADER_NOT_AVAILABLE)
+        until = clock.now_millis() + ANSWER_SECONDS * 1000
+        while True:
+            try:
+                return question()
+            except self.kafka.KafkaException as problem:
+                if problem.args[0].code() not in (*moving, *electing) or clock.now_millis() >= until:
+                    raise
+            clock.sleep(_PAUSE_SECONDS)
 
     @contextmanager
     def asking(self) -> Iterator[None]:

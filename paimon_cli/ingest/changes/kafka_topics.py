@@ -20,15 +20,13 @@ import pyarrow.compute as pc
 from paimon_cli.errors import BadInput, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.ingest.changes.event_lines import MAX_EVENT_BYTES, EventLines, PositionUnit
 from paimon_cli.ingest.changes.kafka_address import EARLIEST, LATEST
-from paimon_cli.ingest.changes.kafka_client import KafkaClient
+from paimon_cli.ingest.changes.kafka_client import ANSWER_SECONDS, KafkaClient
 from paimon_cli.options.option_text import counted
 from paimon_cli.pieces import PIECES
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-ANSWER_SECONDS = 15
-"""How long the brokers may take to answer a question."""
 SILENT_SECONDS = 60
 """How long a run that does not follow waits for brokers that are gone."""
 _POLL_SECONDS = 0.5
@@ -129,11 +127,11 @@ class KafkaTopics:
         self._has_changed = True
 
     def _assign(self, given: list[TopicPartition]) -> None:
-        committed = self._consumer.committed(given, timeout=ANSWER_SECONDS) if given else []
+        committed = self.client.answer(lambda: self._consumer.committed(given, timeout=ANSWER_SECONDS)) if given else []
         times = self._offsets_of_time(given)
         for one, moment in zip(committed, times, strict=True):
             partition = Partition(one.topic, one.partition)
-            low, high = self._consumer.get_watermark_offsets(one, timeout=ANSWER_SECONDS)
+            low, high = self._ends(one)
             is_new = self.client.address.beginning is not None and partition not in self._begun
             position = self._begin(partition, (low, high), None if one.offset < 0 else one.offset, moment, is_new)
             self._begun.add(partition)
@@ -144,13 +142,19 @@ class KafkaTopics:
             self.places[partition] = PartitionPlace(position, high, first, gone, position >= high, first < position)
         self._is_assigned = True
 
+    def _ends(self, one: TopicPartition) -> tuple[int, int]:
+        """The offsets of the first message and after the last one."""
+        found: tuple[int, int] = self.client.answer(lambda: self._consumer.get_watermark_offsets(one, timeout=ANSWER_SECONDS))
+        return found
+
     def _offsets_of_time(self, given: list[TopicPartition]) -> list[int]:
         """The offset of each partition at the time from which it is read; -1 where that is after its end."""
         beginning = self.client.address.beginning
         if beginning is None or beginning.millis is None or not given:
             return [-1] * len(given)
         asked = [self.client.kafka.TopicPartition(one.topic, one.partition, beginning.millis) for one in given]
-        return [one.offset for one in self._consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS)]
+        found = self.client.answer(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS))
+        return [one.offset for one in found]
 
     def _begin(self, one: Partition, ends: tuple[int, int], committed: int | None, moment: int, is_new: bool) -> int:
         """The offset from which a partition is read."""

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.ingest.changes.event_decoder import SourceTable, TableEvents
 from paimon_cli.ingest.changes.event_formats import WHOLE_ROW_CONNECTORS
+from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents
 
 KEY_ONLY = (
     "its row before has the key and no other value, which the table would take back or order by: REPLICA IDENTITY FULL makes "

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from paimon_cli.errors import Refused
-from paimon_cli.ingest.changes.event_decoder import SourceTable
 from paimon_cli.ingest.changes.event_lines import EventLines, PositionUnit
+from paimon_cli.ingest.changes.table_events import SourceTable
 from paimon_cli.options.option_text import counted
 
 MARKS_PROPERTY = "paimon-cli.ingest"

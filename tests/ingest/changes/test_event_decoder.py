@@ -13,10 +13,12 @@ import pytest
 from paimon_cli.datatypes.data_type import DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
-from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
 from paimon_cli.ingest.changes.event_payloads import names_in_key
+from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
 
@@ -139,8 +141,8 @@ def test_a_changed_schema_cuts_the_events_of_a_table() -> None:
     found = decoded("debezium", *events).events
     assert [type_to_sql(one.form("n").type) for one in found] == ["SMALLINT", "BIGINT", "SMALLINT"]
     assert [row["id"] for one in found for _, row in rows(one)] == [0, 1, 2, 3]
-    (found,) = decoded("debezium", events[0], {**events[2], "payload": None}, events[3]).events
-    assert type_to_sql(found.form("n").type) == "SMALLINT" and [row["id"] for _, row in rows(found)] == [0, 3]
+    (one,) = decoded("debezium", events[0], {**events[2], "payload": None}, events[3]).events
+    assert type_to_sql(one.form("n").type) == "SMALLINT" and [row["id"] for _, row in rows(one)] == [0, 3]
 
 
 def test_of_several_declarations_the_last_one_counts() -> None:
@@ -247,7 +249,7 @@ def test_an_event_that_was_set_apart_is_what_it_was(text: bytes) -> None:
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from paimon_cli.errors import BadInput
 
-    monkeypatch.setattr("paimon_cli.ingest.changes.event_decoder.MAX_TABLES", 3)
+    monkeypatch.setattr("paimon_cli.ingest.changes.table_reader.MAX_TABLES", 3)
     assert MAX_TABLES == 10_000
     with pytest.raises(BadInput, match="names more than 3 tables"):
         decoded("debezium", *[debezium(f"t{n}", "c", None, {"id": 1}) for n in range(4)])
