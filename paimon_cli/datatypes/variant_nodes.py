@@ -37,6 +37,12 @@ class Primitive:
     DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, TEXT, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS, UUID = range(11, 21)
 
 
+DECIMAL_FORMS = ((Primitive.DECIMAL4, 9, 4), (Primitive.DECIMAL8, 18, 8), (Primitive.DECIMAL16, 38, 16))
+"""The primitives of DECIMALs: the most digits, and the bytes of the unscaled number."""
+LONGEST_SHORT_TEXT = 63
+"""Bytes of a text whose length is in its header."""
+MOST_SHORT_CHILDREN = 255
+"""Objects and arrays with more children have a count of 4 bytes instead of 1."""
 PAYLOADS = np.array([0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, 4, 4, 8, 8, 8, 16], dtype=np.int64)
 """Bytes after the header byte of a primitive; of Primitive.BINARY and Primitive.TEXT, those of their length."""
 _CUT_OFF = "it ends within a value"
