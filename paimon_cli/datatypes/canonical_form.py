@@ -54,7 +54,7 @@ from paimon_cli.datatypes.internal_values import (
 from paimon_cli.datatypes.value_texts import calendar_texts, escaped, float_texts, hex_texts, quoted, replaced
 from paimon_cli.datatypes.variant_building import variant_of
 from paimon_cli.datatypes.variant_text import variant_texts, variant_value
-from paimon_cli.options.option_text import json_text
+from paimon_cli.options.option_text import json_text, shortened
 
 
 def canonical_json(value: Any, t: DataType) -> Any:
@@ -132,7 +132,7 @@ def from_canonical(json_value: Any, t: DataType) -> Any:
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         reason = f": {error}" if isinstance(error, ValueError) and str(error) else ""
         raise ValueError(
-            f"{json.dumps(json_value, default=str)} is not a valid {type_to_sql(t.with_nullable(True))}{reason}"
+            f"{shortened(json.dumps(json_value, default=str))} is not a valid {type_to_sql(t.with_nullable(True))}{reason}"
         ) from None
 
 

@@ -18,15 +18,20 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import VARIANT
-from paimon_cli.datatypes.variant_nodes import VARIANT_VERSION, NodeKind, Primitive
+from paimon_cli.datatypes.variant_nodes import (
+    DECIMAL_FORMS,
+    LONGEST_SHORT_TEXT,
+    MOST_SHORT_CHILDREN,
+    VARIANT_VERSION,
+    NodeKind,
+    Primitive,
+)
 
 MAX_VARIANT_BYTES = 128 << 20
 """Bytes of a value and of its metadata: the limit of Paimon's Java."""
-_SHORTEST_LONG_TEXT = 64
-_MOST_CHILDREN = 255
-"""Objects and arrays with more children have a longer count."""
 _INTEGERS = ((Primitive.INT8, 1), (Primitive.INT16, 2), (Primitive.INT32, 4), (Primitive.INT64, 8))
-_DECIMALS = ((Primitive.DECIMAL4, 9, 4), (Primitive.DECIMAL8, 18, 8), (Primitive.DECIMAL16, 38, 16))
+_MOST_DIGITS = 40
+"""A sign, and more digits than a DECIMAL has."""
 _TOO_DEEP = "it is nested too deep"
 
 
@@ -57,7 +62,10 @@ def variant_of(parsed: Any) -> tuple[bytes, bytes]:
 def variant_of_text(text: str) -> tuple[bytes, bytes]:
     """The value and metadata of JSON text. Raises `ValueError`."""
     try:
-        return variant_of(json.loads(text, parse_float=_fraction, parse_constant=_refused, object_pairs_hook=_object))
+        parsed = json.loads(
+            text, parse_float=_fraction, parse_int=whole_number, parse_constant=_refused, object_pairs_hook=_object
+        )
+        return variant_of(parsed)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
 
@@ -90,6 +98,11 @@ def variant_column(pairs: Sequence[tuple[bytes, bytes]], indices: pa.Array, abse
 
 def _refused(word: str) -> Any:
     raise ValueError(f"JSON has no number {word}")
+
+
+def whole_number(digits: str) -> int | Decimal:
+    """A whole number of JSON; a `Decimal` if it has more digits than any type, because Python takes no int of thousands."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else Decimal(digits)
 
 
 def _fraction(digits: str) -> Decimal | float:
@@ -151,7 +164,7 @@ def _decimal(number: Decimal) -> bytes:
     if exponent > 0:
         return _double(float(number))
     scale, precision = -exponent, len(digits)
-    for details, most, size in _DECIMALS:
+    for details, most, size in DECIMAL_FORMS:
         if scale <= most and precision <= most:
             unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
             return _header(details) + bytes([scale]) + unscaled.to_bytes(size, "little", signed=True)
@@ -165,7 +178,7 @@ def _double(number: float) -> bytes:
 
 
 def _text(encoded: bytes) -> bytes:
-    if len(encoded) < _SHORTEST_LONG_TEXT:
+    if len(encoded) <= LONGEST_SHORT_TEXT:
         return _header(len(encoded), NodeKind.SHORT_TEXT) + encoded
     return _header(Primitive.TEXT) + len(encoded).to_bytes(4, "little") + encoded
 
@@ -175,7 +188,7 @@ def _object_node(parsed: dict[str, Any], children: list[bytes], numbers: dict[st
     offsets, size = _offsets(children)
     fields = sorted(zip((name.encode() for name in parsed), (numbers[name] for name in parsed), offsets, strict=True))
     width, id_width = _width(size), _width(max((number for _, number, _ in fields), default=0))
-    is_large = len(fields) > _MOST_CHILDREN
+    is_large = len(fields) > MOST_SHORT_CHILDREN
     head = _header(is_large << 4 | (id_width - 1) << 2 | (width - 1), NodeKind.OBJECT) + len(fields).to_bytes(
         4 if is_large else 1, "little"
     )
@@ -186,7 +199,7 @@ def _object_node(parsed: dict[str, Any], children: list[bytes], numbers: dict[st
 
 def _array_node(children: list[bytes]) -> bytes:
     offsets, size = _offsets(children)
-    width, is_large = _width(size), len(children) > _MOST_CHILDREN
+    width, is_large = _width(size), len(children) > MOST_SHORT_CHILDREN
     head = _header(is_large << 2 | (width - 1), NodeKind.ARRAY) + len(children).to_bytes(4 if is_large else 1, "little")
     return b"".join((head, *(place.to_bytes(width, "little") for place in (*offsets, size)), *children))
 

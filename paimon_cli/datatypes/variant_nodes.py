@@ -37,6 +37,12 @@ class Primitive:
     DATE, TIMESTAMP, TIMESTAMP_NTZ, FLOAT, BINARY, TEXT, TIME, TIMESTAMP_NANOS, TIMESTAMP_NTZ_NANOS, UUID = range(11, 21)
 
 
+DECIMAL_FORMS = ((Primitive.DECIMAL4, 9, 4), (Primitive.DECIMAL8, 18, 8), (Primitive.DECIMAL16, 38, 16))
+"""The primitives of DECIMALs: the most digits, and the bytes of the unscaled number."""
+LONGEST_SHORT_TEXT = 63
+"""Bytes of a text whose length is in its header."""
+MOST_SHORT_CHILDREN = 255
+"""Objects and arrays with more children have a count of 4 bytes instead of 1."""
 PAYLOADS = np.array([0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, 4, 4, 8, 8, 8, 16], dtype=np.int64)
 """Bytes after the header byte of a primitive; of Primitive.BINARY and Primitive.TEXT, those of their length."""
 _CUT_OFF = "it ends within a value"
@@ -79,6 +85,12 @@ class NodeLevel:
         """Some of the nodes, by position or mask."""
         return NodeLevel(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
+    def leaves(self, chosen: np.ndarray) -> NodeLevel:
+        """Some of the nodes, of which none has children, without their names."""
+        known = [getattr(self, name)[chosen] for name in ("rows", "starts", "ends", "kinds", "details")]
+        nothing = np.broadcast_to(np.int64(-1), len(chosen))
+        return NodeLevel(*known, *[nothing] * 2, *[nothing + 1] * 4)
+
     @property
     def offset_sizes(self) -> np.ndarray:
         """The bytes of the place of a child. Objects and arrays announce them in the same bits."""
@@ -97,9 +109,17 @@ class Variants:
     """
 
     def __init__(self, values: pa.Array, metadata: pa.Array) -> None:
-        self.values, self.names = ByteSlices.of(values), ByteSlices.of(metadata)
+        known = metadata.dictionary_encode()
+        self._known = known.indices.to_numpy()
+        """Of each row the number of its metadata: rows of a table have few different ones, so most are looked at once."""
+        self.values, self.names = ByteSlices.of(values), ByteSlices.of(known.dictionary)
         self._nodes = np.zeros(len(values), np.int64)
-        self._offset_sizes, self.name_counts = self._dictionaries()
+        self._offset_sizes, self._name_counts = self._dictionaries()
+
+    @property
+    def name_counts(self) -> np.ndarray:
+        """The number of names in the metadata of each row."""
+        return self._name_counts[self._known]
 
     def levels(self, roots: NodeLevel | None = None) -> list[NodeLevel]:
         """These nodes (as `roots()` gives them) and all levels below them."""
@@ -150,12 +170,13 @@ class Variants:
 
     def names_of(self, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The starts and lengths of names within the bytes of the metadata of these rows, by their numbers."""
-        counts, sizes, begin = self.name_counts[rows], self._offset_sizes[rows], self.names.starts[rows]
+        known = self._known[rows]
+        counts, sizes, begin = self._name_counts[known], self._offset_sizes[known], self.names.starts[known]
         _check(ids < counts, rows, "a field has a name that its metadata lacks")
         places = begin + 1 + sizes * (1 + ids)
         low, high = self.names.numbers(places, sizes), self.names.numbers(places + sizes, sizes)
         texts = begin + 1 + (counts + 2) * sizes
-        is_inside = (low <= high) & (texts + high <= begin + self.names.lengths[rows])
+        is_inside = (low <= high) & (texts + high <= begin + self.names.lengths[known])
         _check(is_inside, rows, "a name lies outside of its metadata")
         return texts + low, high - low
 
@@ -195,8 +216,10 @@ class Variants:
         level.ends[nested] = data + self.values.numbers(data - sizes, sizes)
 
     def _dictionaries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the metadata of each row: the bytes of an offset, and the number of names."""
-        rows, starts, lengths = np.arange(len(self.names.starts)), self.names.starts, self.names.lengths
+        """Of each metadata: the bytes of an offset, and the number of names."""
+        starts, lengths = self.names.starts, self.names.lengths
+        rows = np.zeros(len(starts), np.int64)
+        rows[self._known[::-1]] = np.arange(len(self._known))[::-1]  # the first row that has it
         _check(lengths > 0, rows, "it has no metadata")
         headers = self.names.data[starts]
         _check((headers & 15) == VARIANT_VERSION, rows, "its metadata has an unknown version")

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.byte_slices import little_endian, rows_of_bytes
-from paimon_cli.datatypes.variant_nodes import NodeKind, Primitive
+from paimon_cli.datatypes.variant_nodes import DECIMAL_FORMS, LONGEST_SHORT_TEXT, NodeKind, Primitive
 from paimon_cli.errors import NotSupported
 
-_LONGEST_SHORT_TEXT = 63
 _FIXED = {
     pa.float64(): (Primitive.DOUBLE, "<f8"),
     pa.float32(): (Primitive.FLOAT, "<f4"),
@@ -21,7 +20,6 @@ _FIXED = {
     pa.timestamp("ns"): (Primitive.TIMESTAMP_NTZ_NANOS, "<i8"),
     pa.timestamp("ns", "UTC"): (Primitive.TIMESTAMP_NANOS, "<i8"),
 }
-_DECIMALS = ((Primitive.DECIMAL4, 9, 4), (Primitive.DECIMAL8, 18, 8), (Primitive.DECIMAL16, 38, 16))
 _NO_SEPARATOR = b""  # no Arrow scalar: making one imports pandas
 
 
@@ -72,7 +70,7 @@ def _integers(numbers: np.ndarray) -> pa.BinaryArray:
 
 def _texts(values: pa.BinaryArray) -> pa.BinaryArray:
     lengths = pc.binary_length(values).to_numpy().astype(np.int64)
-    is_short = lengths <= _LONGEST_SHORT_TEXT
+    is_short = lengths <= LONGEST_SHORT_TEXT
     heads = np.empty((len(values), 5), np.uint8)
     heads[:, 0] = np.where(is_short, lengths << 2 | NodeKind.SHORT_TEXT, Primitive.TEXT << 2)
     heads[:, 1:] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
@@ -88,7 +86,7 @@ def _sized(kind: int, values: pa.BinaryArray) -> pa.BinaryArray:
 
 def _decimals(values: pa.Array) -> pa.BinaryArray:
     t = values.type
-    kind, _, size = next(form for form in _DECIMALS if max(t.precision, t.scale) <= form[1])
+    kind, _, size = next(form for form in DECIMAL_FORMS if max(t.precision, t.scale) <= form[1])
     words = np.frombuffer(values.buffers()[1], np.uint8)[16 * values.offset : 16 * (values.offset + len(values))].reshape(-1, 16)
     content = np.empty((len(values), 2 + size), np.uint8)
     content[:, 0], content[:, 1] = kind << 2, t.scale

@@ -1,7 +1,8 @@
 """VARIANT values as JSON text, a column at a time (Java GenericVariant.toJson; FORMAT.md, section 2.4).
 
-The texts are put together from the innermost level to the outermost: Arrow joins the texts of the children of each node. Numbers,
-names and texts are converted by Arrow, all of a kind at once.
+The texts are put together from the innermost level to the outermost: Arrow writes names, brackets and commas around the texts of
+all nodes of a level, so that those of neighbours are the text of their parent. Numbers, names and texts are converted by Arrow,
+all of a kind at once.
 
 Fractions have no trailing zeros. Dates and times are texts, bytes are Base64, NaN and infinite numbers are texts, as in Java.
 """
@@ -66,28 +67,45 @@ def node_texts(variants: Variants, roots: NodeLevel) -> pa.StringArray:
     levels = variants.levels(replace(roots, key_lengths=np.full(len(roots.rows), -1, np.int64)))
     _check_sizes(levels)
     below = pa.array([], pa.string())
-    for level in reversed(levels):
-        below = _level_texts(variants, level, below)
+    for level, above in zip(reversed(levels), [*reversed(levels[:-1]), None], strict=True):
+        below = _level_texts(variants, level, below, above)
     return below
 
 
-def _level_texts(variants: Variants, level: NodeLevel, below: pa.StringArray) -> pa.StringArray:
-    """The texts of the nodes of a level. `below`: the texts of their children."""
-    is_nested = level.kinds >= NodeKind.OBJECT
-    nested, scalar = np.flatnonzero(is_nested), np.flatnonzero(~is_nested)
+def _level_texts(variants: Variants, level: NodeLevel, below: pa.StringArray, above: NodeLevel | None) -> pa.StringArray:
+    """The texts of the nodes of a level, with what their parents of the level `above` write around them.
+
+    `below`: the texts of their children. Those of one parent are neighbours and have its brackets and commas, so that together
+    they are its text.
+    """
+    has_children, is_nested = level.counts > 0, level.kinds >= NodeKind.OBJECT
+    full, empty, scalar = map(np.flatnonzero, (has_children, is_nested & ~has_children, ~is_nested))
     parts = []
-    if len(nested):
-        bounds = np.concatenate([[0], np.cumsum(level.counts[nested])]).astype(np.int32)
-        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), below), ",")
-        brackets = pa.array(level.kinds[nested] - NodeKind.OBJECT)
-        begin, end = (pa.array(marks).take(brackets) for marks in (["{", "["], ["}", "]"]))
-        parts.append(pc.binary_join_element_wise(begin, joined, end, ""))
+    if len(full):
+        bounds = np.concatenate([[0], np.cumsum(level.counts[full])])
+        _, offsets, data = below.buffers()
+        ends = np.frombuffer(offsets, np.int32)[bounds + below.offset]
+        parts.append(pa.Array.from_buffers(pa.string(), len(full), [None, pa.py_buffer(ends), data]))
+    if len(empty):
+        parts.append(pa.array(["{}", "[]"]).take(pa.array(level.kinds[empty] - NodeKind.OBJECT)))
     if len(scalar):
-        parts.append(_scalar_texts(variants, level if len(scalar) == len(is_nested) else level.of(scalar)))
-    texts = _in_order(parts, [part for part in (nested, scalar) if len(part)])
-    if not (level.key_lengths >= 0).any():
-        return texts
-    return pc.binary_join_element_wise(_names(variants, level), texts, "")
+        parts.append(_scalar_texts(variants, level if len(scalar) == len(is_nested) else level.leaves(scalar)))
+    texts = _in_order(parts, [part for part in (full, empty, scalar) if len(part)])
+    return texts if above is None else _within(variants, level, texts, above)
+
+
+def _within(variants: Variants, level: NodeLevel, texts: pa.StringArray, above: NodeLevel) -> pa.StringArray:
+    """The texts with their names, and with the brackets and commas of the nodes above."""
+    parents = np.flatnonzero(above.counts)
+    last = np.cumsum(above.counts[parents]) - 1
+    first = last + 1 - above.counts[parents]
+    brackets = above.kinds[parents] - NodeKind.OBJECT
+    names, numbers = _names(variants, level)
+    before = pa.concat_arrays([pc.binary_join_element_wise(mark, names, "") for mark in (",", "{", "[")])
+    marks, ends = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int8)
+    marks[first], ends[last] = 1 + brackets, 1 + brackets
+    after = pa.array(["", "}", "]"]).take(pa.array(ends))
+    return pc.binary_join_element_wise(before.take(pa.array(marks * len(names) + numbers)), texts, after, "")
 
 
 def _in_order(parts: list[pa.Array], positions: list[np.ndarray]) -> pa.Array:
@@ -100,16 +118,27 @@ def _in_order(parts: list[pa.Array], positions: list[np.ndarray]) -> pa.Array:
     return pa.concat_arrays(parts).take(pa.array(order)) if parts else pa.array([], pa.string())
 
 
-def _names(variants: Variants, level: NodeLevel) -> pa.StringArray:
-    """For each node its name, quoted and with a colon; an empty text for elements of arrays."""
+def _names(variants: Variants, level: NodeLevel) -> tuple[pa.StringArray, np.ndarray]:
+    """The names of the nodes, quoted and with a colon, and the number of each node's; an empty text for elements of arrays."""
     is_field = level.key_lengths >= 0
     fields = np.flatnonzero(is_field)
-    stored = variants.names.binary(level.key_starts[fields], level.key_lengths[fields]).dictionary_encode()
-    names = _decoded(stored.dictionary, level.rows[fields])
+    stored, of_field = _distinct(variants, level.key_starts[fields], level.key_lengths[fields])
+    names = _decoded(stored, level.rows[fields])
     written = pa.concat_arrays([pc.binary_join_element_wise(quoted(escaped(names)), ":", ""), pa.array([""])])
     numbers = np.full(len(is_field), len(names), np.int64)
-    numbers[fields] = stored.indices.to_numpy()
-    return written.take(pa.array(numbers))
+    numbers[fields] = of_field
+    return written, numbers
+
+
+def _distinct(variants: Variants, starts: np.ndarray, lengths: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    """The names at these places of the metadata, each about once, and for each place the number of its name."""
+    length_at = np.full(len(variants.names.data), -1, np.int64)
+    length_at[starts] = lengths
+    if len(length_at) > len(starts) or (length_at[starts] != lengths).any():  # too many, or names that overlap
+        stored = variants.names.binary(starts, lengths).dictionary_encode()
+        return stored.dictionary, stored.indices.to_numpy()
+    used = np.flatnonzero(length_at >= 0)
+    return variants.names.binary(used, length_at[used]), np.cumsum(length_at >= 0)[starts] - 1
 
 
 def _decoded(texts: pa.Array, rows: np.ndarray) -> pa.StringArray:
@@ -131,7 +160,7 @@ def _scalar_texts(variants: Variants, level: NodeLevel) -> pa.StringArray:
     found = [int(kind) for kind in np.flatnonzero(np.bincount(kinds, minlength=1))]
     positions = [np.flatnonzero(kinds == kind) for kind in found]
     parts = [
-        _texts_of(variants, level if len(found) == 1 else level.of(places), kind)
+        _texts_of(variants, level if len(found) == 1 else level.leaves(places), kind)
         for kind, places in zip(found, positions, strict=True)
     ]
     return _in_order(parts, positions)

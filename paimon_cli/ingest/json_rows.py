@@ -31,6 +31,7 @@ from paimon_cli.datatypes.data_type import (
     VariantType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.variant_building import whole_number
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.faults import (
     KEY_IS_MISSING,
@@ -209,11 +210,13 @@ def _key_problem(found: Set[str], columns: set[str], keys: Needed) -> str:
 def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tuple[dict[str, Any], str]:
     """The line's object and '', or an empty object and what is wrong with the line.
 
-    Fractions become `Decimal`; `parse_constant` converts NaN and Infinity.
+    Fractions and very long numbers become `Decimal`; `parse_constant` converts NaN and Infinity.
     """
     try:
         text = line.decode("utf-8")
-        parsed = json.loads(text, parse_float=Decimal, parse_constant=parse_constant, object_pairs_hook=_object)
+        parsed = json.loads(
+            text, parse_float=Decimal, parse_int=whole_number, parse_constant=parse_constant, object_pairs_hook=_object
+        )
     except RecursionError:
         return {}, TOO_DEEP
     except ValueError as problem:
@@ -293,6 +296,15 @@ def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool 
         return values_to_arrow(internal, t), cells
 
 
+def _floating(value: int | Decimal, t: DataType) -> float:
+    """The number as a float. Raises `ValueError` for one that would become infinite in the type."""
+    with np.errstate(over="ignore"):
+        is_infinite = np.isinf(np.float32(float(value)) if t.root == "FLOAT" else float(value))
+    if is_infinite:
+        raise ValueError(f"it is outside the range of {t.root}")
+    return float(value)
+
+
 def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
     """Plain JSON in canonical form: a DECIMAL number as text, an object for a MAP or MULTISET as a list of pairs."""
     if value is None or isinstance(t, VariantType):
@@ -302,7 +314,7 @@ def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
     if t.root in INTEGER_ROOTS and isinstance(value, Decimal):
         return _whole(value)
     if t.root in FLOATING_ROOTS:
-        return float(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
+        return _floating(value, t) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
     if t.root in CALENDAR_ROOTS and isinstance(value, str):
         check_calendar_text(value, t)
         return value

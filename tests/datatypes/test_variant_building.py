@@ -43,6 +43,8 @@ def test_bytes_of_pypaimon(document: Any, value: str, metadata: str) -> None:
         ("-0", 3 << 2),
         (str(2**63), 10 << 2),
         ("1" * 39, 7 << 2),
+        ("-" + "9" * 38, 10 << 2),
+        ("-" + "9" * 300, 7 << 2),
         ("0." + "1" * 39, 7 << 2),
         ("0." + "1" * 4400, 7 << 2),
     ],
@@ -51,7 +53,9 @@ def test_types_of_numbers(text: str, first: int) -> None:
     assert variant_of_text(text)[0][0] == first
 
 
-@pytest.mark.parametrize("text", ["", "{", "NaN", "[1,]", '{"a":1,"a":2}', "[" * 100_000, "1e999", '"\\ud800"', "'a'", "nul"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "NaN", "[1,]", '{"a":1,"a":2}', "[" * 100_000, "1e999", "7" * 5_000, '"\\ud800"', "'a'", "nul"]
+)
 def test_what_is_no_json(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as problem:
         variant_of_text(text)

@@ -200,3 +200,21 @@ def test_the_row_of_a_malformed_value() -> None:
         variant_columns._of_variants(values, pa.string(), lambda variants: variant_text.node_texts(variants, variants.roots()))
     assert problem.value.row == 2
     assert np.array_equal(values.is_valid(), [False, True, True])
+
+
+@pytest.mark.parametrize("copies", [1, 60])
+def test_names_of_rows_that_share_their_metadata(copies: int) -> None:
+    """Names may be empty, and in damaged metadata one may begin where another does, and be longer."""
+    overlapping = (bytes.fromhex("0202" + "0002" + "000102" + "0000"), bytes.fromhex("0103" + "00020001") + b"ab")
+    documents = [{"": 1, "a": {"": [], "b": {}}}, {"b": [{"a": 1}, {"b": "x"}], "": None}, {'ä"': [[], [1, []]]}]
+    pairs = [overlapping, *(variant_of(document) for document in documents)] * copies
+    texts = variant_texts(column(*pairs)).to_pylist()
+    assert texts[::4] == ['{"ab":null,"a":null}'] * copies
+    assert [json.loads(text) for place, text in enumerate(texts) if place % 4] == documents * copies
+
+
+def test_the_row_of_malformed_metadata_that_others_share() -> None:
+    good = variant_of({"a": 1})
+    with pytest.raises(variant_nodes.MalformedVariant) as caught:
+        variant_nodes.Variants(pa.array([good[0]] * 4), pa.array([good[1], good[1], b"\x02", b"\x02"]))
+    assert caught.value.row == 2

@@ -178,6 +178,8 @@ def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: py
         ('{"k": true, "v": "x"}', "k", "not a JSON value for"),
         ('{"k": 2.5, "v": "x"}', "k", "whole number"),
         ('{"k": 1e999999999, "v": "x"}', "k", "whole number"),
+        ('{"k": ' + "7" * 5_000 + ', "v": "x"}', "k", "outside the range of INT"),
+        ('{"k": 2, "v": ' + "7" * 5_000 + "}", "v", "not a JSON value for"),
         ('{"v": "x"}', "k", "NOT NULL"),
         ('{"k": 2, "v": "\\ud800"}', "v", ""),
     ],
@@ -238,6 +240,8 @@ def test_natural_json_of_nested_values(tmp_path: Path) -> None:
         ("b", {"z": None}, ""),
         ("r", {"x": 1, "z": 2}, "its fields are x, y"),
         ("r", [1, "00"], ""),
+        ("r", {"x": 10**400}, "outside the range of DOUBLE"),
+        ("m", {"a": 10**400}, "is not a valid DECIMAL(6, 2)"),
     ],
 )
 def test_nested_values_that_do_not_fit(column: str, value: Any, why: str, tmp_path: Path) -> None:
@@ -246,6 +250,14 @@ def test_nested_values_that_do_not_fit(column: str, value: Any, why: str, tmp_pa
         rows_of(IncomingRows(schema_of({"k": "INT NOT NULL", **NESTED})), json_file(tmp_path, {"k": 1}, row))
     assert caught.value.details["row"] == 2 and caught.value.details["column"] == column
     assert why in caught.value.why
+
+
+@pytest.mark.parametrize(("t", "number"), [("DOUBLE", "1e999"), ("FLOAT", "1e39"), ("FLOAT", "-3.5e38"), ("FLOAT", "7" * 5_000)])
+def test_a_number_in_a_nested_value_does_not_become_infinite(t: str, number: str, tmp_path: Path) -> None:
+    incoming = IncomingRows(schema_of({"k": "INT NOT NULL", "a": {"type": "ARRAY", "element": t}}))
+    with pytest.raises(BadInput, match="column 'a'") as caught:
+        rows_of(incoming, text_file(tmp_path, f'{{"k": 1, "a": [{number}]}}', "a.json"))
+    assert caught.value.why == f"it is outside the range of {t}"
 
 
 def test_deletes_and_kinds_in_text(tmp_path: Path) -> None:
