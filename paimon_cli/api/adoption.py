@@ -27,19 +27,27 @@ class Adopting(OpenedCatalog):
 
     @takes(AdoptOptions)
     def plan_adoption(self, options: AdoptOptions) -> Planned[AdoptionPlan, Adopted]:
-        """Plan to make a table of the files of a directory, or of an Iceberg table, in one commit: an append table without
-        buckets, of the files as they are, or with `primary_key` a table into which their rows are written.
+        """Plan to make a table of the files of a directory, of an Iceberg table, or of a Hive table, in one commit.
+
+        It is an append table without buckets, of the files as they are, or with `primary_key` a table into which their rows are
+        written.
 
         The footers of all files are read. Raises `NotSupported` for a Delta or Hudi table, for an Iceberg table with deletes or
-        with evolved columns or partitions, and for files whose columns differ or that engines of Paimon would not understand.
+        with evolved columns or partitions, for views and ACID tables of Hive, and
+        for files whose columns differ or that engines of Paimon would not understand.
         """
         from paimon_cli.jobs.adoption.adoption_plan import plan_adoption
+        from paimon_cli.jobs.adoption.hive import hive_source, hive_table_of
         from paimon_cli.jobs.adoption.source_search import find_source
 
         location = locate_table(options.table, self.url, self._options, is_new=True)
         location = replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
         of_store = store_options(location.storage_options)
-        source, progress = find_source(options.source, of_store, _THREADS), self.runtime.new_progress()
+        in_hive, progress = hive_table_of(options.source, self._metastore), self.runtime.new_progress()
+        if in_hive is None:
+            source = find_source(options.source, of_store, _THREADS)
+        else:
+            source = hive_source(*in_hive, of_store, _THREADS)
         found = plan_adoption(source, location, options, self._table_options, progress, _THREADS)
         return Planned(found.plan(), lambda: self._adopt(found, of_store, progress))
 

@@ -26,7 +26,7 @@ def adopt(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Make an append table of Parquet or ORC files, or of an Iceberg table, without rewriting them.
+    """Make an append table of Parquet or ORC files, or of an Iceberg or Hive table, without rewriting them.
 
     Directories such as dt=2026-01-01 become partitions. All files must have the same columns. The source stays as it is, unless
     --files move is given. Delta and Hudi tables are refused, and Iceberg tables with deletes or changed columns: write the rows.

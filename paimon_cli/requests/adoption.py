@@ -22,7 +22,13 @@ class AdoptOptions(Request):
     """What becomes a table, and how."""
 
     source: Annotated[
-        str, Option("The directory of Parquet or ORC files, or of an Iceberg table.", metavar="DIR", is_argument=True)
+        str,
+        Option(
+            "The directory of Parquet or ORC files, or of an Iceberg table; or a Hive table: db.table in a Hive catalog, or "
+            "thrift://HOST:9083/db.table.",
+            metavar="DIR|HIVE_TABLE",
+            is_argument=True,
+        ),
     ]
     _: KW_ONLY
     table: Annotated[str, Option("The new table: db.table, a path or URL.", metavar="TABLE", flags=("--as",))]

@@ -12,6 +12,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import Conflict, NotSupported, UsageError
 from paimon_cli.jobs.adoption.footers import FileFooter, Footers
+from paimon_cli.jobs.adoption.hive import hive_fields
 from paimon_cli.jobs.adoption.source import CHANGED_HINT, HIVE_NULL, Source, Stamp
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.requests.adoption import AdoptOptions, FilePlacement
@@ -78,7 +79,7 @@ class Adoption:
     def plan(self) -> AdoptionPlan:
         source, definition = self.source, self.definition
         return AdoptionPlan(
-            source=source.root,
+            source=source.label,
             kind=source.kind,
             table=self.location.name,
             placement=self.placement,
@@ -128,9 +129,11 @@ def plan_adoption(
         footers = Footers(source, threads, in_place=not primary_key).read()
     keys = _partition_fields(source, asked.partition_columns or ())
     stored = footers[0].fields
+    if source.columns:
+        stored = hive_fields(source, stored, in_place=not primary_key)
     held = {field.name: field for field in stored}
     both = [key.name for key in keys if key.name in held]
-    if both and source.kind == "files":
+    if both and source.kind != "iceberg":
         why = "its values in the files might differ from the directories' values"
         raise NotSupported(f"column {both[0]} is in the files and in the names of directories", why, "write the rows")
     for key in keys:

@@ -26,6 +26,7 @@ from paimon_cli.ingest.text_form import PLAIN, TextForm
 from paimon_cli.jobs.adoption.adopt_job import delete_source, new_table
 from paimon_cli.jobs.adoption.adoption_plan import Adopted, Adoption
 from paimon_cli.jobs.adoption.footers import FileFooter
+from paimon_cli.jobs.adoption.hive import renamed_columns
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.table_change import NewFiles
@@ -41,6 +42,7 @@ class AdoptedRows(RowSource):
     """The rows of a source: the columns of its files, and those partition columns that the files lack.
 
     `root`: the directory in which the files are; `options`: of its store. `values`: of the partition columns, by file.
+    `renamed`: columns of the files that have other names in the table.
     """
 
     root: str
@@ -48,6 +50,7 @@ class AdoptedRows(RowSource):
     footers: tuple[FileFooter, ...] = field(repr=False)
     names: tuple[str, ...]
     values: Mapping[str, tuple[pa.Scalar, ...]] = field(repr=False)
+    renamed: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def form(self) -> TextForm:
@@ -83,6 +86,8 @@ class AdoptedRows(RowSource):
         with storage.open_input(f"{root}/{split.path}") as stream:
             for raw in columnar_batches(stream, split):
                 batch = raw.batch
+                if self.renamed:
+                    batch = batch.rename_columns([self.renamed.get(name, name) for name in batch.schema.names])
                 for name, value in values.items():
                     if name not in batch.schema.names:
                         batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
@@ -119,7 +124,8 @@ def _rows_of(adoption: Adoption, store: Mapping[str, str], context: TableContext
             pairs = zip(names, file.partition, strict=True)
             known[file.partition] = tuple(_partition_scalar(context, name, text) for name, text in pairs)
         values[file.path] = known[file.partition]
-    return AdoptedRows(adoption.source.root, store, tuple(adoption.footers), names, values)
+    renamed = renamed_columns(adoption.source, adoption.footers[0].fields)
+    return AdoptedRows(adoption.source.root, store, tuple(adoption.footers), names, values, renamed)
 
 
 def _partition_scalar(context: TableContext, name: str, text: str | None) -> pa.Scalar:

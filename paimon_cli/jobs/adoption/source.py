@@ -32,9 +32,10 @@ class AdoptedFile:
 
 @dataclass(frozen=True)
 class Source:
-    """What is adopted. `kind`: `files` or `iceberg`; `keys`: the names of the partition columns.
+    """What is adopted. `kind`: `files`, `iceberg` or `hive`; `keys`: the names of the partition columns.
 
-    `types`: their types in SQL, as far as the source says. `rows`: how many it has by its own metadata.
+    `types`: their types in SQL, as far as the source says. `rows`: how many it has by its own metadata. `columns`: the names and
+    SQL types of a Hive table, which has a `name`; `root` is then the directory that all of its files have in common.
     """
 
     kind: str
@@ -44,6 +45,13 @@ class Source:
     files: tuple[AdoptedFile, ...]
     types: Mapping[str, str] = field(default_factory=dict)
     rows: int | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """How people know it."""
+        return self.name or self.root
 
     @property
     def size(self) -> int:
