@@ -217,3 +217,17 @@ def test_a_name_with_the_separator_is_refused() -> None:
     events: list[Row] = [{"id": 1, "__op": "c", "__table": "a\0b"}, {"id": 1, "__op": "c", "__db": "\0"}]
     found = decoded("debezium-flat", *events)
     assert not found.events and [one.reason for one in found.bad] == ["it names no table"] * 2
+
+
+@pytest.mark.parametrize("key, value", [("old", {"n": "4"}), ("old", "n"), ("data", {"id": "1"}), ("data", 7), ("old", [["n"]])])
+def test_rows_that_are_in_no_list_are_refused(key: str, value: Any) -> None:
+    """Also where the events of a table cannot be read by Arrow."""
+    before, after = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
+    wanted = Wanted({}, needs_before=True)
+    for asked in (Wanted(), wanted):
+        decoder = EventDecoder(EVENT_FORMATS["canal"], wanted=lambda _, asked=asked: asked)  # type: ignore[misc]
+        good = canal("t", "u", before, after)
+        found = decoded("canal", {**good, key: value}, good, decoder=decoder)
+        bad = [*found.bad, *(one for events in found.events for one in events.bad)]
+        assert [one.reason for one in bad] == [f"its '{key}' is no list of rows"]
+        assert sum(len(events.read.event) for events in found.events) == 1
