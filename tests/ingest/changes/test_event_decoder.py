@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
 from paimon_cli.ingest.changes.event_decoder import MAX_TABLES, Decoded, EventDecoder, SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
@@ -191,8 +192,6 @@ def test_an_event_that_was_set_apart_is_what_it_was(text: bytes) -> None:
 
 
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from paimon_cli.errors import BadInput
-
     monkeypatch.setattr("paimon_cli.ingest.changes.event_decoder.MAX_TABLES", 3)
     assert MAX_TABLES == 10_000
     with pytest.raises(BadInput, match="names more than 3 tables"):
@@ -206,6 +205,15 @@ def test_blocks_are_whole_lines_and_know_their_positions() -> None:
     positions = [int(position) for lines in blocks for position in lines.positions]
     assert [text[position : position + 4] for position in positions] == [b'{"a"'] * 3
     assert blocks[-1].end == len(text)
+
+
+def test_lines_before_one_that_is_too_long_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.ingest.changes.event_lines.MAX_EVENT_BYTES", 50)
+    blocks = event_blocks(io.BytesIO(b'{"a":1}\n{"a":2}\n{"a":' + b"3" * 100 + b"}\n"), "s", 20)
+    lines = next(blocks)
+    assert lines.texts.to_pylist() == [b'{"a":1}', b'{"a":2}'] and lines.end == 16
+    with pytest.raises(BadInput, match="an event of more than"):
+        next(blocks)
 
 
 def test_images_whose_values_differ_in_kind_become_text() -> None:
