@@ -237,8 +237,9 @@ class IngestRun:
                 f"the events name more than {MAX_TABLES:,} tables", "no database has that many", "choose some with --include"
             )
         if name not in self.targets:
-            if failure is not None and len(self._refused) == _MOST_REFUSED:
-                return self._refused[-1]
+            same = [] if failure is None else [one for one in self._refused if type(one.failure) is type(failure)]
+            if len(same) == (1 if isinstance(failure, BadInput) else _MOST_REFUSED):
+                return same[-1]
             target = self.targets[name] = self._new(name, table, failure)
             if failure is not None:
                 self._refused.append(target)

@@ -15,7 +15,7 @@ from paimon_cli.api.ingested_table import APPLYING, STOPPED, IngestedTable
 from paimon_cli.commit.deduplication import last_commit
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, Refused
-from paimon_cli.ingest.changes.event_lines import BadEvent
+from paimon_cli.ingest.changes.event_lines import BadEvent, PositionUnit
 from paimon_cli.ingest.changes.read_lag import LAG_PROPERTY, ReadLag
 from paimon_cli.ingest.changes.read_marks import (
     MARKS_PROPERTY,
@@ -138,6 +138,12 @@ class IngestTarget(EventTable):
             what = f"{self.name}: {events.table.name} was emptied by a truncation"
             raise NotSupported(
                 what, f"the table has the rows of {names}, which cannot be told apart", "map them to tables of their own"
+            )
+        if events.read.lines.unit == PositionUnit.OFFSET and len(self.marks.keys() | self.pending.keys() | {marks.key}) > 1:
+            raise NotSupported(
+                f"{self.name}: {events.table.name} was emptied by a truncation",
+                "its events come from several partitions of topics, so that it cannot be told which rows came before",
+                "empty the table yourself, and begin behind the event with ?offsets=PARTITION:OFFSET",
             )
         self.sources = sources
         self.truncations += 1

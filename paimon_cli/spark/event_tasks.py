@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.api.ingest_places import TableNames
 from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable
 from paimon_cli.api.ingest_schema import EventColumns
 from paimon_cli.api.ingest_target import counts_of
@@ -27,6 +28,7 @@ from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EventFormat
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, PositionUnit
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
@@ -69,10 +71,13 @@ def source_text(table: SourceTable) -> str:
 
 @dataclass(frozen=True)
 class DecodingTask:
-    """Decodes the messages of a partition. `known`: what the tables want that the driver has met; None to leave one out."""
+    """Decodes the messages of a partition. `known`: what the tables want that the driver has met; None to leave one out. `names`:
+    says which others the driver has to know.
+    """
 
     format: EventFormat
     known: Mapping[SourceTable, Wanted | None]
+    names: TableNames
     block_bytes: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -80,7 +85,7 @@ class DecodingTask:
             number, new = partition_number(), set[SourceTable]()
 
             def wanted(table: SourceTable) -> Wanted | None:
-                if table not in self.known:
+                if table not in self.known and len(new) <= MAX_TABLES and self.names.is_wanted(table):
                     new.add(table)
                 return self.known.get(table)
 

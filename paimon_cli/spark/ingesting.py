@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +35,9 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.writing import Writing
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
+from paimon_cli.ingest.changes.event_lines import BadEvent, PositionUnit
 from paimon_cli.ingest.changes.table_events import SourceTable
+from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.jobs.spark.submit import check_running, classic_context, send_package
 from paimon_cli.options.choices import OnError
 from paimon_cli.pieces import PIECES
@@ -150,13 +153,14 @@ class EventsEngine(FrameEngine):
 
 @dataclass
 class EventBatch:
-    """One batch of the stream."""
+    """One batch of the stream. `same`: how many bad events of each text it has."""
 
     frame: DataFrame
     number: int
     run: IngestRun
     seen: set[SourceTable]
     counts: dict[str, Counter[int]] = field(default_factory=dict)
+    same: Counter[bytes] = field(default_factory=Counter)
 
     def apply(self) -> None:
         send_package(self.frame.sparkSession)
@@ -182,7 +186,7 @@ class EventBatch:
         with _kept(self._messages()) as messages:
             while True:
                 known = {table: self.run.wanted(table) for table in sorted(self.seen)}
-                task = DecodingTask(self.run.format, known, max(1, self.run.memory // BLOCK_SHARE))
+                task = DecodingTask(self.run.format, known, self.run.names, max(1, self.run.memory // BLOCK_SHARE))
                 with _kept(messages.mapInArrow(task, EVENTS_SQL)) as events:
                     if not self._follow(events):
                         yield events
@@ -194,16 +198,17 @@ class EventBatch:
             told = events.select("source", "found").collect()
         found = [(source, pickle.loads(text)) for source, text in told]  # of tasks of this job
         by_text = {source_text(table): table for table in self.seen}
-        unknown = {source for source, facts in found if source and source not in by_text}
-        if unknown:
-            self.seen.update(SourceTable(*json.loads(source)) for source in unknown)
+        unknown = dict.fromkeys(source for source, _ in found if source and source not in by_text)
+        if unknown and len(self.seen) <= MAX_TABLES:  # the first one above the limit ends the query
+            self.seen.update(SourceTable(*json.loads(source)) for source in islice(unknown, MAX_TABLES + 1 - len(self.seen)))
             return True
         for source, facts in found:
+            self.run.letters.expect_room()
             for event in facts.bad:
                 if self.run.stops:
                     raise bad_event(event)
-                self.run.letters.add(event, self.run.format.name)
-            target = self.run.by_source.get(by_text[source]) if source else None
+                self._set_apart(event)
+            target = self.run.by_source.get(by_text[source]) if source in by_text else None
             if target is None or target.failure is not None or facts.columns is None:
                 continue
             try:
@@ -250,7 +255,18 @@ class EventBatch:
         for event in found.bad:
             if self.run.stops:
                 raise bad_event(event)
-            self.run.letters.add(event, self.run.format.name)
+            self._set_apart(event)
+
+    def _set_apart(self, event: BadEvent) -> None:
+        """Set a bad event apart, once if the batch is repeated.
+
+        A message has its offset. Rows of files come in other partitions and places of Spark each time: there an event is the n-th
+        one of this text in its batch.
+        """
+        if event.unit == PositionUnit.ROW:
+            self.same[event.text] += 1
+            event = event._replace(source=f"batch {self.number} of {self.run.user}", position=self.same[event.text])
+        self.run.letters.add(event, self.run.format.name)
 
     def _commit(self, rows: DataFrame, sizes: Mapping[str, int]) -> None:
         self.run.letters.flush()

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from paimon_cli import Catalog
 from paimon_cli.api.ingest_target import MAX_COMMITS, IngestTarget
 from paimon_cli.api.ingest_topics import TopicReading
-from paimon_cli.errors import BadInput, Conflict, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import BadInput, Conflict, NotFound, NotSupported, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.ingest.changes.kafka_topics import KafkaTopics
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.pieces import PIECES
@@ -496,3 +496,19 @@ def test_open_transactions_of_all_partitions_are_bounded(kafka: Cluster, tmp_pat
     ingest(tmp_path, kafka.url("open.*"), primary_key="id", memory=16 * 8 * size)
     assert len(rows_of(tmp_path, "a")) == 120
     assert size < max(most) <= 12 * size, "a block, and what was read of a partition at once"
+
+
+def test_a_truncation_among_partitions_stops_its_table(kafka: Cluster, tmp_path: Path) -> None:
+    """Which rows of the other partition came before it, no one can tell."""
+    kafka.send("emptied", created(1), debezium("a", "t", None, None), created(2))
+    ingest(tmp_path, kafka.url("emptied"), primary_key="id")
+    assert sorted(rows_of(tmp_path, "a")) == ["2"]
+    kafka.send("emptied", created(3), partition=1)
+    ingest(tmp_path, kafka.url("emptied"))
+    kafka.send("emptied", debezium("a", "t", None, None), created(4))
+    for _ in range(2):
+        with pytest.warns(UserWarning), pytest.raises(NotSupported, match="several partitions"):
+            ingest(tmp_path, kafka.url("emptied"))
+    assert sorted(rows_of(tmp_path, "a")) == ["2", "3"]
+    ingest(tmp_path, kafka.url("emptied", "?offsets=0:4,1:0"))
+    assert sorted(rows_of(tmp_path, "a")) == ["2", "3", "4"]

@@ -124,6 +124,37 @@ def test_bad_events_are_set_apart(session: SparkSession, tmp_path: Path) -> None
     assert not Table.open(str(tmp_path / "stopping/shop.db/a")).snapshots()
 
 
+def test_bad_events_of_a_repeated_batch_are_set_apart_once(session: SparkSession, tmp_path: Path) -> None:
+    """Spark cuts the files differently then. The same text in another batch, in the same place, is another event."""
+    letters = tmp_path / "letters.json"
+    events = Events(session, tmp_path, on_error=str(letters), primary_key="id")
+    for batch in range(2):
+        for name in "ab":
+            events.add(f"{batch}{name}", b"{oops", debezium("a", "c", None, {"id": batch}), f"only {name}".encode(), b"{oops")
+        events.run()
+        events.repeat(batch)
+        size = "spark.sql.files.openCostInBytes"
+        session.conf.set(size, "256m")
+        events.run()
+        session.conf.unset(size)
+        found = [json.loads(line)["event"] for line in letters.read_text().splitlines()]
+        expected = [text for text in ("only a", "only b", *["{oops"] * 4) for _ in range(batch + 1)]
+        assert sorted(found) == sorted(expected)
+    assert sorted(rows_of(tmp_path, "a")) == ["0", "1"]
+
+
+def test_names_without_end_end_the_query(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("api.ingest_run", "spark.ingesting"):
+        monkeypatch.setattr(f"paimon_cli.{module}.MAX_TABLES", 3)
+    events = Events(session, tmp_path, primary_key="id", exclude="x*")
+    names = ["good", *(f"x{n}" for n in range(20)), *(f"t{n}" for n in range(20))]
+    events.add("1", *(debezium(name, "c", None, {"id": 1}) for name in names), debezium("good", "c", None, {"id": 2}))
+    with pytest.raises(Exception, match="the events name more than 3 tables"):
+        events.run()
+    assert sorted(rows_of(tmp_path, "good")) == ["1", "2"]
+    assert len(list((tmp_path / "shop.db").iterdir())) == 3
+
+
 def test_truncations_stop_their_table(session: SparkSession, tmp_path: Path) -> None:
     events = Events(session, tmp_path, primary_key="id")
     events.add("1", debezium("a", "c", None, {"id": 1}), debezium("b", "t", None, None))

@@ -179,8 +179,8 @@ class ImageReader:
             found = shape_of(parsed, MAX_LEVELS if keys.after else 1)
             for key in filter(None, (keys.after, keys.before)):
                 value = parsed.get(key)
-                rows = value if keys.is_list and isinstance(value, list) else [value]
-                if value is not None and not all(isinstance(row, dict) for row in rows):
+                rows = value if keys.is_list else [value]
+                if value is not None and not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
                     return f"its '{key}' is no {'list of rows' if keys.is_list else 'row'}"
                 if key in parsed:
                     found[key] = shape_of(value, 2 if keys.is_list else 1)

@@ -137,8 +137,11 @@ def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is
     with reading(source):
         while block := stream.read(size):
             if not block.endswith(b"\n"):
+                whole = block.rfind(b"\n") + 1
                 block += stream.readline(MAX_EVENT_BYTES)
                 if len(block) > MAX_EVENT_BYTES and not block.endswith(b"\n"):
+                    if whole:
+                        yield lines_of(block[:whole], source, position)
                     what = f"{source}: an event of more than {MAX_EVENT_BYTES >> 20} MB"
                     raise BadInput(what, f"it begins before byte {position + len(block)}", source=source)
             if is_growing and not block.endswith(b"\n"):

@@ -12,6 +12,7 @@ import pytest
 
 from paimon_cli.datatypes.data_type import DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
@@ -247,8 +248,6 @@ def test_an_event_that_was_set_apart_is_what_it_was(text: bytes) -> None:
 
 
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from paimon_cli.errors import BadInput
-
     monkeypatch.setattr("paimon_cli.ingest.changes.table_reader.MAX_TABLES", 3)
     assert MAX_TABLES == 10_000
     with pytest.raises(BadInput, match="names more than 3 tables"):
@@ -264,6 +263,15 @@ def test_blocks_are_whole_lines_and_know_their_positions() -> None:
     assert blocks[-1].end == len(text)
 
 
+def test_lines_before_one_that_is_too_long_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.ingest.changes.event_lines.MAX_EVENT_BYTES", 50)
+    blocks = event_blocks(io.BytesIO(b'{"a":1}\n{"a":2}\n{"a":' + b"3" * 100 + b"}\n"), "s", 20)
+    lines = next(blocks)
+    assert lines.texts.to_pylist() == [b'{"a":1}', b'{"a":2}'] and lines.end == 16
+    with pytest.raises(BadInput, match="an event of more than"):
+        next(blocks)
+
+
 def test_images_whose_values_differ_in_kind_become_text() -> None:
     (found,) = decoded("maxwell", maxwell("t", "u", {"id": 1, "n": 1, "m": True}, {"id": 1, "n": 2.5, "m": "x"})).events
     assert rows(found, needs_before=True) == [("-U", {"id": 1, "n": "1", "m": "true"}), ("+U", {"id": 1, "n": "2.5", "m": "x"})]
@@ -273,3 +281,17 @@ def test_a_name_with_the_separator_is_refused() -> None:
     events: list[Row] = [{"id": 1, "__op": "c", "__table": "a\0b"}, {"id": 1, "__op": "c", "__db": "\0"}]
     found = decoded("debezium-flat", *events)
     assert not found.events and [one.reason for one in found.bad] == ["it names no table"] * 2
+
+
+@pytest.mark.parametrize("key, value", [("old", {"n": "4"}), ("old", "n"), ("data", {"id": "1"}), ("data", 7), ("old", [["n"]])])
+def test_rows_that_are_in_no_list_are_refused(key: str, value: Any) -> None:
+    """Also where the events of a table cannot be read by Arrow."""
+    before, after = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
+    wanted = Wanted({}, needs_before=True)
+    for asked in (Wanted(), wanted):
+        decoder = EventDecoder(EVENT_FORMATS["canal"], wanted=lambda _, asked=asked: asked)  # type: ignore[misc]
+        good = canal("t", "u", before, after)
+        found = decoded("canal", {**good, key: value}, good, decoder=decoder)
+        bad = [*found.bad, *(one for events in found.events for one in events.bad)]
+        assert [one.reason for one in bad] == [f"its '{key}' is no list of rows"]
+        assert sum(len(events.read.event) for events in found.events) == 1
