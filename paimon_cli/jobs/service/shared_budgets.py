@@ -74,9 +74,9 @@ class SharedBudgets:
                 self._saving[line] = share_out(sharing, budget, self._saving.get(line), is_by_goal=is_by_goal)
 
     def grants(self, turns: Sequence[Turn]) -> list[Grant]:
-        """What the turns have reserved of daily budgets; none for those that have reserved nothing."""
+        """What the turns may take of daily budgets; none for those that have reserved nothing."""
         return [
-            Grant(turn.table, turn.granted, turn.granted * turn.budget.daily.millis_per_byte)
+            Grant(turn.table, turn.granted + turn.may_grow, (turn.granted + turn.may_grow) * turn.budget.daily.millis_per_byte)
             for turn in turns
             if turn.granted and turn.budget.daily is not None
         ]
