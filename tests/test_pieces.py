@@ -172,6 +172,7 @@ CUTS_NOTHING = {
         "api/ingest_target": "MAX_LISTED",
         "jobs/table_cost": "SHOWN_COMBINATIONS",
         "jobs/service/ledger_watcher": "MAX_WARNINGS",
+        "jobs/service/service_turn": "_LEAST_GROWTH _MOST_GROWTH",
         "inspect/daily_growth": "MAX_GROWTH_SNAPSHOTS",
         "inspect/operation_cost": "_HOUR REPLAN_SECONDS",
         "inspect/price_table": "_GB MAX_PRICE_FILE _PER",

@@ -19,7 +19,7 @@ from paimon_cli.api.trash import empty_expired
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTables, ServiceOptions, Strategy, TableChoice, Upkeep
-from paimon_cli.requests.upkeep import Allowance, BudgetText, GoalName
+from paimon_cli.requests.upkeep import BudgetText, GoalName
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.budget import Budget
     from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
     from paimon_cli.jobs.service.served_table import ServedTable
+    from paimon_cli.jobs.service.shared_budgets import TakenElsewhere
     from paimon_cli.jobs.service.table_round import ServiceWatcher, TableRound
     from paimon_cli.storage.injected import Clock
 
@@ -183,12 +184,16 @@ class Compaction(OpenedCatalog):
         leases = Leases(COMPACTION, SystemRandom().uuid(), chosen.lease, clock, seconds) if chosen.lease else None
         policies = self._policies() if chosen.whole else None
         served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, leases is not None, policies)
-        budget = None if chosen.budget is None else Budget.of(chosen.budget, clock, self._spent(chosen.budget, clock))
+        service_id = SystemRandom().uuid()
+        taken = self._taken_by_others(clock, service_id)
+        budget = (
+            None if chosen.budget is None else Budget.of(chosen.budget, clock, taken(chosen.budget.size is not None, None) or ())
+        )
         if chosen.whole and chosen.is_listed:
             served = _after(EmptiesTrash(metastore, clock, self.runtime.warn, budget), served)
         with contextlib.ExitStack() as stack:
             engine = stack.enter_context(self.runtime.engine_running(chosen.parallelism))
-            ledger = self._ledger_watcher(chosen.watcher, stack, clock) if chosen.whole else None
+            ledger = self._ledger_watcher(chosen.watcher, stack, clock, service_id) if chosen.whole else None
             service = CompactionService(
                 served,
                 CompactRequest.of(
@@ -206,17 +211,19 @@ class Compaction(OpenedCatalog):
                 seconds,
                 chosen.examines,
                 budget,
-                lambda allowance, names: Budget.of(allowance, clock, self._spent(allowance, clock, names)),
+                lambda allowance, names: Budget.of(allowance, clock),
+                taken,
                 None if ledger is None else ledger.round_spends,
             )
             service.run((chosen.interval or 0) / 1000, chosen.max_rounds)
 
-    def _ledger_watcher(self, watcher: ServiceWatcher, stack: contextlib.ExitStack, clock: Clock) -> LedgerWatcher | None:
+    def _ledger_watcher(
+        self, watcher: ServiceWatcher, stack: contextlib.ExitStack, clock: Clock, service: str
+    ) -> LedgerWatcher | None:
         """One that writes the ledger of the warehouse and passes on to the watcher; None where a warehouse can have none."""
         from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
         from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
         from paimon_cli.storage.counted_storage import counting_requests
-        from paimon_cli.storage.injected import SystemRandom
 
         try:
             ledger = ledger_of_warehouse(self._metastore, clock)
@@ -224,33 +231,31 @@ class Compaction(OpenedCatalog):
             return None
         requests = stack.enter_context(counting_requests())
         seconds = self._metastore.table_seconds
-        return LedgerWatcher(watcher, ledger, SystemRandom().uuid(), clock, self.runtime.warn, seconds, requests)
+        return LedgerWatcher(watcher, ledger, service, clock, self.runtime.warn, seconds, requests)
 
-    def _spent(self, allowance: Allowance, clock: Clock, tables: Collection[str] | None = None) -> list[tuple[int, float]]:
-        """What services have taken in the last day by the ledger of the warehouse, as moments and bytes or millis, so that a
-        restarted service does not start with a full budget. Without a ledger, it does.
+    def _taken_by_others(self, clock: Clock, service: str) -> TakenElsewhere:
+        """What other services, and this one before it was restarted, have taken in the last day by the ledger of the warehouse.
 
-        Of some `tables` by name, or of all. A round that has not ended, because it goes on or was killed, counts with all that it
-        was granted.
+        Without a ledger, nothing. A round that has not ended, because it goes on or was killed, counts with all that it was
+        granted.
         """
         from paimon_cli.catalog.warehouse_ledger import ledger_of_warehouse
-        from paimon_cli.jobs.service.budget import DAY_MILLIS
+        from paimon_cli.maintain.spending import Spending
 
         try:
-            ledger = ledger_of_warehouse(self._metastore, clock)
-            since, seconds = clock.now_millis() - DAY_MILLIS, self._metastore.table_seconds
-            ended, begun = within(seconds, lambda: ledger.spent(since, lambda damage: None), "the ledger of the last day")
+            spending = Spending(ledger_of_warehouse(self._metastore, clock), service)
         except NotSupported:
-            return []
-        except PaimonError as error:
-            self.runtime.warn(f"the budget starts full, since what was spent in the last day is not known: {error}")
-            return []
-        return [
-            (each.started, step.bytes_read if allowance.size is not None else step.seconds * 1000)
-            for each in (*ended, *begun)
-            for step in each.steps
-            if tables is None or step.table in tables
-        ]
+            return lambda is_size, tables: ()
+        seconds = self._metastore.table_seconds
+
+        def taken(is_size: bool, tables: Collection[str] | None) -> list[tuple[int, float]] | None:
+            try:
+                return within(seconds, lambda: spending.taken(is_size, tables), "the ledger of the last day")
+            except PaimonError as error:
+                self.runtime.warn(f"what other services have taken of the budget is not known: {error}")
+                return None
+
+        return taken
 
     def _served(
         self, choice: TableChoice, metastore: Metastore, dedicated: bool, has_leases: bool, policies: Policies | None

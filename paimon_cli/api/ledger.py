@@ -27,7 +27,8 @@ MOST_REPLAYED = 100
 class LedgerRow:
     """What one round of a service did to one table. `time`: when the round began.
 
-    Sizes are bytes; `bytes_read` and `bytes_written` are those of its compaction, which took `seconds`. `round_requests`: to
+    Sizes are bytes; `bytes_read` and `bytes_written` are those of its compaction, which took `seconds`. `upkeep_bytes`: what
+    a budget was charged for expiry and orphans. `round_requests`: to
     storages, of the whole process during the round, which may have served other tables, too. `runs_before`, `runs_after`: sorted
     runs of the compacted buckets. `read_bytes_before`, `read_bytes_after`: what a read of all rows fetches. `score` and
     `budget_left` are None for a service without goal or budget. `why`: the reasons of the compactions; `why_not`: of what was
@@ -41,6 +42,7 @@ class LedgerRow:
     state: str
     bytes_read: int
     bytes_written: int
+    upkeep_bytes: int
     round_requests: int
     seconds: float
     runs_before: int

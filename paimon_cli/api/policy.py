@@ -142,10 +142,11 @@ class PolicyBook:
             chosen = MaintainTables(database=[name]) if self._is_database(name) else MaintainTables(tables=[name])
         tables, damaged = self._catalog._to_maintain(chosen, commits=False)
         seconds = look_seconds(TableChoice.of(chosen), self._catalog._metastore)
-        clock, catalog = SystemClock(), self._catalog
+        clock = SystemClock()
+        taken = self._catalog._taken_by_others(clock, "")
 
         def new_budget(allowance: Allowance, names: Collection[str]) -> Budget:
-            return Budget.of(allowance, clock, catalog._spent(allowance, clock, names))
+            return Budget.of(allowance, clock, taken(allowance.size is not None, names) or ())
 
         named = zip(rounds_of_damage(damaged), damaged, strict=True)
         of_damage = (RoundDecision(each.table, each.state, error=error.message) for each, error in named)

@@ -71,7 +71,7 @@ NAMES_OF_KIND = {
     SIZE: "budget_left history_written triggers_written "
     "read_bytes_after read_bytes_before added_bytes freed_later left_bytes orphan_bytes removed_bytes "
     "average_flush_bytes biggest_bucket_bytes bucket_size bucket_size_after buffer_peak buffer_size bytes_after "
-    "bytes_before bytes_read bytes_written kept "
+    "bytes_before bytes_read bytes_written upkeep_bytes kept "
     "compacted_bytes copied flushed_bytes index_size length level_1_bytes next_rewrites next_rewrites_leveled "
     "read_bytes rewritten_bytes size spilled_size target_bytes uncompressed_size write_bytes",
     FLAG: "already_committed earlier immutable is_complete is_conflict is_correct is_expired is_held is_safe is_set "

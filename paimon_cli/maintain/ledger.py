@@ -35,8 +35,20 @@ _BEGUN_KEPT_MILLIS = 2 * DAY_MILLIS
 MAX_OBJECT, MOST_STEPS, LONGEST_REASON, MAX_OBJECTS = 8 << 20, 100_000, 4000, 200_000
 """Bounds of one object (bytes), of the steps in it, of a text, and of the objects that are read: the newest."""
 _VERSION = 1
+_LATER = ("upkeep_bytes",)
+"""Numbers of a step that older releases do not write."""
 _NAME = re.compile(r"(round|day|begun)-([0-9]{13,15})-([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})-([0-9]{1,18})")
-_ROUND, _DAY, _BEGUN = "round", "day", "begun"
+
+
+class LedgerKind:
+    """The kinds of objects: a round, packed rounds, a round that spends a daily budget before it does."""
+
+    ROUND = "round"
+    DAY = "day"
+    BEGUN = "begun"
+
+
+_ROUND, _DAY, _BEGUN = LedgerKind.ROUND, LedgerKind.DAY, LedgerKind.BEGUN
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class LedgerStep:
     `runs_before`, `runs_after`: sorted runs of the compacted buckets, together. `read_files_*`, `read_bytes_*`: what a read
     of all rows opens and fetches before and after. `score`, `budget_left`: None for a service without goal or budget. `why`: the
     reasons of the compactions, with their arithmetic; `why_not`: what was left, and why. `error`: of the step, empty if it
-    succeeded.
+    succeeded. `upkeep_bytes`: what the budget was charged for expiry and orphans.
     """
 
     table: str
@@ -68,6 +80,7 @@ class LedgerStep:
     why: str = ""
     why_not: str = ""
     error: str = ""
+    upkeep_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -150,9 +163,9 @@ class Ledger:
         """The rounds, as of `rounds`, and those that began and are not among them: their services are at work or were killed."""
         begun = [
             each
-            for file in self._newest(lambda damage: None)  # named below
+            for file in self.newest()  # named below
             if file.kind == _BEGUN and file.millis >= since_millis
-            for each in self._read(file, on_damage)
+            for each in self.read(file, on_damage)
         ]
         # listed again: a round that ends meanwhile is written before its begin is deleted, so it is seen at least once
         rounds = self.rounds(since_millis, on_damage)
@@ -164,10 +177,10 @@ class Ledger:
         cannot be read.
         """
         found: dict[tuple[int, str, int], LedgerRound] = {}
-        for file in self._newest(on_damage):
+        for file in self.newest(on_damage):
             if file.kind == _BEGUN or (file.kind == _ROUND and file.millis < since_millis):
                 continue
-            for each in self._read(file, on_damage):
+            for each in self.read(file, on_damage):
                 if each.started >= since_millis:
                     found.setdefault(each.key, each)
         return [found[key] for key in sorted(found)]
@@ -193,7 +206,7 @@ class Ledger:
         self, day: int, service: str, number: int, files: Sequence[LedgerFile], on_damage: Callable[[DamagedFile], object]
     ) -> None:
         """Write one pack, then delete the rounds in it. One that cannot be read stays as it is."""
-        read = [(file, [*self._read(file, on_damage)]) for file in files]
+        read = [(file, [*self.read(file, on_damage)]) for file in files]
         packed = [(file, rounds) for file, rounds in read if rounds]
         if len(packed) < 2:
             return
@@ -205,7 +218,7 @@ class Ledger:
         for file, _ in packed:
             self.storage.delete(file.status.path)
 
-    def _newest(self, on_damage: Callable[[DamagedFile], object]) -> list[LedgerFile]:
+    def newest(self, on_damage: Callable[[DamagedFile], object] = lambda damage: None) -> list[LedgerFile]:
         """The objects that are read, newest first."""
         return self._files(on_damage)[:MAX_OBJECTS]
 
@@ -223,7 +236,8 @@ class Ledger:
                 found.append(file)
         return sorted(found, key=lambda file: -file.millis)
 
-    def _read(self, file: LedgerFile, on_damage: Callable[[DamagedFile], object]) -> Iterator[LedgerRound]:
+    def read(self, file: LedgerFile, on_damage: Callable[[DamagedFile], object]) -> Iterator[LedgerRound]:
+        """The rounds in an object; none if it is gone. `on_damage`: receives the error of one that cannot be read."""
         path = file.status.path
         try:
             if file.status.size > MAX_OBJECT:
@@ -303,6 +317,7 @@ def _step(found: Any) -> LedgerStep:
     if not isinstance(found, dict):
         raise ValueError("a step is no object")
     kinds = {each.name: _CHECKS[str(each.type)] for each in fields(LedgerStep)}
+    found = {**dict.fromkeys(_LATER, 0), **found}
     return LedgerStep(**{name: check(found[name]) for name, check in kinds.items()})
 
 

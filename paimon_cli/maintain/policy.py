@@ -286,7 +286,11 @@ class _Reader:
 
     def _rule(self, level: str, pattern: str, given: PlacedValue) -> Iterator[PolicyRule]:
         dots = pattern.count(".")
-        if not pattern or len(pattern) > LONGEST_PATTERN or dots != (level == PolicyLevel.TABLES):
+        if len(pattern) > LONGEST_PATTERN:
+            why = f"it has {len(pattern):,} characters, and at most {LONGEST_PATTERN} are taken"
+            self._mistake(given.line, f"the pattern '{shown_key(pattern)}' is too long", why)
+            return
+        if not pattern or dots != (level == PolicyLevel.TABLES):
             form = "database.table, such as shop.orders_*" if level == PolicyLevel.TABLES else "a database, such as staging_*"
             self._mistake(given.line, f"'{shown_key(pattern)}' is no pattern of {level}", f"it must have the form of {form}")
             return

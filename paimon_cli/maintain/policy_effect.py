@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.policy import RETENTION, PolicyKey, Setting, TablePolicy
+from paimon_cli.options.option_text import duration_text
 from paimon_cli.options.table_options import TableOptions
 
 _TIME_RETAINED, _MIN_RETAINED, _MAX_RETAINED = "snapshot.time-retained", "snapshot.num-retained.min", "snapshot.num-retained.max"
@@ -134,6 +135,7 @@ def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None)
         is_void, why = setting.value >= of_table, f"{option} of the table is {of_table}"
     else:
         is_void = setting.value < of_table
-        unit = "" if setting.key in (PolicyKey.SNAPSHOTS_MIN, PolicyKey.SNAPSHOTS_MAX) else " ms"
-        why = f"{option} of the table is {of_table}{unit}, and the policy of a warehouse may only lengthen retention"
+        is_number = setting.key in (PolicyKey.SNAPSHOTS_MIN, PolicyKey.SNAPSHOTS_MAX)
+        shown = of_table if is_number else duration_text(of_table)
+        why = f"{option} of the table is {shown}, and the policy of a warehouse may only lengthen retention"
     return JudgedSetting(setting, Effect.WITHOUT, why) if is_void else JudgedSetting(setting, Effect.IN_FORCE)

@@ -40,6 +40,7 @@ _NANOS = {
     86400 * 10**9: ("d", "day", "days"),
 }
 _SIZE_UNITS = {unit: factor for factor, units in _BYTES.items() for unit in units}
+_SHOWN_DURATIONS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 _DURATION_UNITS = {unit: factor for factor, units in _NANOS.items() for unit in units}
 
 
@@ -69,6 +70,12 @@ def parse_duration(text: str) -> int:
         hint = "write durations like 1 h, 10 s or 500 ms"
         raise UsageError(f"cannot parse the duration '{text}'", "a duration is a whole number and a unit", hint)
     return nanos // 10**6
+
+
+def duration_text(millis: int) -> str:
+    """The duration in the largest unit in which it is a whole number, as `parse_duration` reads it: 5 d, 90 s."""
+    factor, unit = next((each for each in _SHOWN_DURATIONS if millis and not millis % each[0]), (1, "ms"))
+    return f"{millis // factor} {unit}"
 
 
 def _scaled(text: str, units: dict[str, int]) -> int | None:

@@ -185,8 +185,16 @@ def test_what_a_warehouse_may_not_ask_is_a_finding(warehouse: Path) -> None:
     )
     assert "hooks (policy.yaml:2)" in of_policy[0]["message"] and of_policy[0]["severity"] == "warning"
     assert "retention.partitions 1 d (policy.yaml:3)" in of_table[0]["message"]
-    assert "retention.snapshots 1 s (policy.yaml:3)" in of_table[0]["message"]
+    assert "retention.snapshots 1 s (policy.yaml:3): snapshot.time-retained of the table is 1 h" in of_table[0]["message"]
     assert "compacted" in run("maintain", "--all-tables", "--warehouse", warehouse, "--yes")[0]
+
+
+def test_all_mistakes_are_one_line_of_a_finding(warehouse: Path) -> None:
+    policy(warehouse, "catalog:\n  gaol: cost\n  windows: nihgts\n")
+    (row,) = [row for row in items_of_health(warehouse) if row["table"] == "policy.yaml"]
+    (finding,) = row["findings"]  # type: ignore[attr-defined]
+    assert "has 2 mistakes: " in finding["message"] and "\n" not in finding["message"] and "\\n" not in finding["message"]
+    assert "; " in finding["message"] and "policy.yaml:3: windows" in finding["message"]
 
 
 def test_explain_fails_with_its_only_table_and_names_one_of_several(warehouse: Path) -> None:

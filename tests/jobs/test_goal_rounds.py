@@ -12,12 +12,13 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.errors import UsageError
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
-from paimon_cli.jobs.service import budget
+from paimon_cli.jobs.service import budget, service_turn
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
 from paimon_cli.jobs.service.service_turn import Need, Turn, WantedMerge
 from paimon_cli.jobs.service.shared_budgets import SavedFor, share_out
-from paimon_cli.jobs.service.table_round import RoundState, TableRound
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.injected import SystemClock
 from tests.jobs.test_leases import HandClock
@@ -109,11 +110,78 @@ def test_a_time_of_a_day_counts_killed_rounds_too(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         watch(tmp_path, watched=KilledAfterACommit(HandClock()), goal="latency", budget="1h/day")
     catalog, clock = Catalog(str(tmp_path / "wh")), SystemClock()
-    (spent,) = catalog._spent(Allowance(millis=3_600_000, is_daily=True), clock)
+    taken = catalog._taken_by_others(clock, "")
+    (spent,) = taken(False, None) or ()
     assert spent[1] > 0.9 * size / 20_000, "millis at about the speed that is taken before the first is measured"
-    (spent,) = catalog._spent(Allowance(size=1, is_daily=True), clock, ["shop.many"])
-    assert spent[1] == size
-    assert catalog._spent(Allowance(size=1, is_daily=True), clock, ["shop.other"]) == []
+    (spent,) = taken(True, ["shop.many"]) or ()
+    assert size <= spent[1] <= 2 * size + 65_536, "what it was granted, and by how much that might grow"
+    assert taken(True, ["shop.other"]) == []
+
+
+def test_a_commit_before_the_turn_keeps_nothing_from_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While writers go on, the plan of the turn reads more than the one that was granted."""
+    table, planned = make(tmp_path, "many", 9), service_turn._ready_plan
+
+    def outdated(turn: Turn, context: TableContext, plan_seconds: float) -> CompactionPlan | None:
+        table.write([{"id": number, "v": "late"} for number in range(20)], compact="none")
+        monkeypatch.setattr(service_turn, "_ready_plan", planned)
+        return None
+
+    monkeypatch.setattr(service_turn, "_ready_plan", outdated)
+    wait_for_reads()
+    watch(tmp_path, rounds=1, goal="latency", budget="100mb/day")
+    assert len(table.files()) == 1
+    (row,) = Catalog(str(tmp_path / "wh")).ledger.ls()
+    assert not row.why_not and row.budget_left is not None
+    upkeep = (100 << 20) - row.bytes_read - row.budget_left
+    assert 0 <= upkeep <= 1 << 20, "what was not used is given back"
+
+
+class AnotherService(Rounds):
+    """After the first round, another service spends the budget, and more waits."""
+
+    def __init__(self, table: Table, folder: Path, given: dict[str, Any]) -> None:
+        super().__init__(HandClock())
+        self.table, self.folder, self.given = table, folder, given
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        super().round_done(done, pause_seconds)
+        if done.number == 1:
+            more(self.table, 9)
+            watch(self.folder, **self.given)
+            more(self.table, 8)
+
+
+def more(table: Table, commits: int) -> None:
+    for commit in range(commits):
+        table.write([{"id": number, "v": f"{commit} {number}"} for number in range(200)], compact="none")
+    wait_for_reads()
+
+
+def test_services_share_one_budget_while_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_KEPT", 0.0)
+    size = sum(file.size for file in make(tmp_path, "sample", 10).files())
+    Catalog(str(tmp_path / "wh")).drop_table("shop.sample", purge=True)
+    table = make(tmp_path, "many", 1)
+    given: dict[str, Any] = {"goal": "latency", "budget": f"{size + 9000}b/day"}
+    watch(tmp_path, watched=AnotherService(table, tmp_path, given), **given)
+    rows = Catalog(str(tmp_path / "wh")).ledger.ls()
+    assert any(row.bytes_read for row in rows), "the other service compacted"
+    assert len(table.files()) == 9 and sum(row.bytes_read for row in rows) <= size + 9000
+
+
+def test_a_restart_counts_what_the_upkeep_was_charged(tmp_path: Path) -> None:
+    table = make(tmp_path, "many", 9)
+    table.alter.set({"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"})
+    wait_for_reads()
+    watch(tmp_path, goal="latency", budget="100mb/day")
+    catalog = Catalog(str(tmp_path / "wh"))
+    rows = catalog.ledger.ls()
+    (*_, last) = [row.budget_left for row in rows if row.budget_left is not None]
+    taken = sum(amount for _, amount in catalog._taken_by_others(SystemClock(), "")(True, None) or ())
+    assert taken > sum(row.bytes_read for row in rows) + 8192 * 5, "snapshots were expired"
+    assert 0 <= (100 << 20) - last - taken <= 8192, "besides, the trash was looked at"
+    assert sum(row.bytes_read + row.upkeep_bytes for row in rows) == taken
 
 
 def test_a_service_without_a_budget_announces_nothing(tmp_path: Path) -> None:

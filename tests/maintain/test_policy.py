@@ -94,6 +94,7 @@ def test_a_warehouse_starts_no_program_and_names_no_host() -> None:
         ("catalog: {retention: {snapshots: 7}}", "retention.snapshots: '7' is a time without a unit"),
         ("databases: {shop.orders: {}}", "'shop.orders' is no pattern of databases"),
         ("tables: {orders: {}}", "'orders' is no pattern of tables"),
+        (f"tables: {{s.{'a' * 300}: {{}}}}", "is too long: it has 302 characters, and at most 200 are taken"),
         ("tables: {a.b.c: {}}", "'a.b.c' is no pattern of tables"),
     ],
 )

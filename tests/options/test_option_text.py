@@ -10,6 +10,7 @@ from paimon_cli.errors import BadOption, UsageError
 from paimon_cli.options.option_text import (
     LONGEST_NAME,
     did_you_mean,
+    duration_text,
     integer,
     nearest,
     parse_duration,
@@ -114,3 +115,8 @@ def test_names_are_compared_up_to_a_length(length: int, found: bool) -> None:
 def test_the_question_that_begins_a_hint() -> None:
     assert did_you_mean("itme", ["item", "other"], "db.") == "did you mean 'db.item'? "
     assert did_you_mean("item", ["item", "xyz"]) == "", "the name itself is never the answer"
+
+
+@pytest.mark.parametrize("text", ["5 d", "90 s", "36 h", "1 ms", "0 ms", "1500 ms"])
+def test_a_duration_is_shown_as_it_is_parsed(text: str) -> None:
+    assert duration_text(parse_duration(text)) == text

@@ -15,7 +15,8 @@ SHOWN_LINES = 3
 
 def unreadable_policy(error: PaimonError, command: str) -> Finding:
     """The finding about a policy that cannot be read. `command`: shows it."""
-    message = f"{error.message}; maintain changes nothing while it cannot be read"
+    first, *others = (line.strip() for line in error.message.splitlines())
+    message = f"{' '.join([first, '; '.join(others)]).rstrip()}; maintain changes nothing while it cannot be read"
     return Finding(Code.POLICY, ERROR, "policy", message, command, Topic.OPTIONS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.options.option_text import human_size
@@ -180,6 +180,14 @@ class Budget:
             elif self.left_bytes is not None:
                 self.left_bytes += granted - used if self.charges_upkeep else max(0, granted - used)
 
+    def takes_note(self, elsewhere: Sequence[tuple[int, float]] | None) -> None:
+        """Count what other services have taken of a daily allowance, as moments and amounts, in place of what was known of that
+        before. None: nothing new is known.
+        """
+        if self.daily is not None and elsewhere is not None:
+            with self._lock:
+                self.daily.count_elsewhere(elsewhere)
+
     def ready_millis(self, size: int) -> int:
         """When this many bytes may be read at the earliest, if nothing else is (epoch millis)."""
         with self._lock:
@@ -192,7 +200,8 @@ class DailyAllowance:
     """A token bucket: full at the start, it holds one day's `amount` (bytes, or millis if not `is_size`), and fills evenly.
 
     In addition, what was `taken` within the last 24 hours and what is left never exceed `amount` together. So whatever was saved
-    up, no day takes more. `measured`: the millis and bytes of merges, of which older ones count less.
+    up, no day takes more. `elsewhere`: the same of what other services took. `measured`: the millis and bytes of merges, of which
+    older ones count less.
     """
 
     amount: int
@@ -201,15 +210,15 @@ class DailyAllowance:
     at_millis: int
     measured: tuple[float, float] = _MEASURED
     taken: deque[tuple[int, float]] = field(default_factory=deque)
+    elsewhere: Sequence[tuple[int, float]] = ()
 
     @classmethod
     def of(cls, allowance: Allowance, now: int, spent: Iterable[tuple[int, float]]) -> DailyAllowance:
         amount = allowance.size if allowance.size is not None else allowance.millis or 0
         is_size = allowance.size is not None
-        found = cls(amount, is_size, float(amount), now)
-        for moment, taken in sorted(spent):
-            found._note(moment, taken)
-        return found
+        made = cls(amount, is_size, float(amount), now)
+        made.count_elsewhere(spent)
+        return made
 
     @property
     def per_byte(self) -> float:
@@ -225,8 +234,21 @@ class DailyAllowance:
             self.taken.popleft()
         grown = self.tokens + self.amount * max(0, now - self.at_millis) / DAY_MILLIS
         self.at_millis = max(self.at_millis, now)
-        self.tokens = min(grown, self.amount - sum(amount for _, amount in self.taken))
+        others = sum(amount for moment, amount in self.elsewhere if moment > now - DAY_MILLIS)
+        self.tokens = min(grown, self.amount - others - sum(amount for _, amount in self.taken))
         return self.tokens
+
+    def count_elsewhere(self, found: Iterable[tuple[int, float]]) -> None:
+        """Remember what others have taken, by the minute in which it is noted, so that none is forgotten too early."""
+        by_minute: dict[int, float] = {}
+        for moment, amount in found:
+            minute = moment - moment % _GRAIN_MILLIS + _GRAIN_MILLIS
+            by_minute[minute] = by_minute.get(minute, 0.0) + amount
+        self.elsewhere = sorted(by_minute.items())
+
+    def _last_day(self, now: int) -> list[tuple[int, float]]:
+        """What was taken within the last 24 hours, here and elsewhere, in the order of time."""
+        return sorted(each for each in (*self.taken, *self.elsewhere) if each[0] > now - DAY_MILLIS)
 
     def kept(self, now: int) -> float:
         """How much of what is left only those merges may take that must be made.
@@ -235,7 +257,7 @@ class DailyAllowance:
         numbers of runs. So until it comes back, as much is kept as suffices for this part of an even spending.
         """
         evenly, most, back = _KEPT * self.amount / DAY_MILLIS, 0.0, 0.0
-        for moment, amount in self.taken:
+        for moment, amount in self._last_day(now):
             most = max(most, evenly * (moment + DAY_MILLIS - now) - back)
             back += amount
         return max(most, evenly * DAY_MILLIS - back)
@@ -262,8 +284,9 @@ class DailyAllowance:
         if missing <= 0:
             return now
         filled = now + int(missing * DAY_MILLIS / max(1, self.amount)) + 1
-        still = sum(amount for _, amount in self.taken)
-        for moment, amount in self.taken:
+        last_day = self._last_day(now)
+        still = sum(amount for _, amount in last_day)
+        for moment, amount in last_day:
             if self.amount - still >= wanted:
                 break
             still -= amount

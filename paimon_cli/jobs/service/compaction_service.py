@@ -27,7 +27,7 @@ from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findings, Turn, findings_about, look, take
-from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets
+from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets, TakenElsewhere
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 from paimon_cli.jobs.table_change import Shield
@@ -111,6 +111,8 @@ class CompactionService:
     its own counts in place of those in policies."""
     new_budget: NewBudget | None = None
     """Makes the budgets of lines of policies; None for whole ones."""
+    taken_elsewhere: TakenElsewhere | None = None
+    """What other services have taken of daily budgets; None if there are none."""
     round_spends: Callable[[int, int, Sequence[Grant]], object] | None = None
     """Told the number and the begin (epoch millis) of a round and what it may take of daily budgets, before it takes any."""
     _known: dict[str, _Known] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class CompactionService:
 
     @cached_property
     def _budgets(self) -> SharedBudgets:
-        return SharedBudgets(self.clock, self.budget, self.new_budget)
+        return SharedBudgets(self.clock, self.budget, self.new_budget, self.taken_elsewhere)
 
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
         """Run rounds until `max_rounds` (None: until interrupted), then raise the failures of the last round.
@@ -299,7 +301,7 @@ class CompactionService:
         if done.error is not None:
             failed = failed_round(turn.table, done.error, turn.figures)
             done_before = replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
-            return replace(done_before, budget_left=turn.budget.left_size)
+            return replace(done_before, budget_left=turn.budget.left_size, upkeep_bytes=turn.upkeep_bytes)
         waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
         idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else RoundState.OVER_BUDGET if waits else RoundState.NOTHING
         state = RoundState.COMPACTED if done.summary.has_changed else idle
@@ -314,6 +316,7 @@ class CompactionService:
             is_unfinished=turn.is_unfinished,
             expired_by=done.expired_by,
             budget_left=turn.budget.left_size,
+            upkeep_bytes=turn.upkeep_bytes,
         )
 
     @contextlib.contextmanager

@@ -139,6 +139,7 @@ def step_of(done: TableRound) -> LedgerStep:
         why=_cut(reasons_of(tasks)),
         why_not=_cut(_left(done)),
         error="" if done.error is None else _cut(redact(done.error.message)),
+        upkeep_bytes=done.upkeep_bytes,
     )
 
 

@@ -54,6 +54,8 @@ COMPACTION, EXPIRY, ORPHANS = "compaction", "expiry", "orphans"
 """The steps of a turn."""
 GOES_ON = (NotSupported, Conflict, PartialSuccess)
 """Errors of a step after which the others are taken: they say nothing against the table, nor about its storage."""
+_LEAST_GROWTH, _MOST_GROWTH = 64 << 10, 1 << 20
+"""By how many bytes compactions that were granted may grow until they begin: by as many as they read, within these bounds."""
 EXAMINED_PART = 0.25
 """The part of the time of a look in which findings are counted, at most: the plan must not suffer."""
 Findings = Mapping[tuple[str, str], int]
@@ -181,6 +183,24 @@ class Turn:
         """Reserve what has been given back meanwhile, if it needs more than it was granted."""
         if self.granted is not None and not self.budget_says:
             self.granted += self.budget.reserve(self.need.size - self.granted) or 0
+
+    @property
+    def may_grow(self) -> int:
+        """The bytes that a new plan may read beyond those that are granted, if all that the first one needs is granted."""
+        if self.budget.daily is None or not self.granted or self.budget_says or self.granted < self.need.size:
+            return 0
+        return min(max(self.granted, _LEAST_GROWTH), _MOST_GROWTH)
+
+    def grow(self) -> int:
+        """Reserve that as far as it is left; returns how much was."""
+        more = self.budget.reserve(self.may_grow) or 0
+        self.granted = (self.granted or 0) + more
+        return more
+
+    def give_back(self, size: int) -> None:
+        """Give back a part of what is reserved, so that the steps that follow can have it."""
+        self.granted = (self.granted or 0) - size
+        self.budget.settle(size, 0)
 
     def pays(self, size: int) -> bool:
         """Whether the budget has this much for a step besides compactions; it is reserved."""
@@ -346,14 +366,18 @@ def take(
 
     def compact() -> None:
         turn.top_up()
-        limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted, budget_says=turn.budget_says)
         ready = _ready_plan(turn, context, plan_seconds)
+        # writers may have added files to what was granted
+        grown = turn.grow() if ready is None and turn.may_grow else 0
+        limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted, budget_says=turn.budget_says)
         done.summary = run_compact(
             context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
         )
         left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
         turn.is_unfinished = any(decision.waits_for_turn for decision in left)
         turn.used, done.left = turn.used + done.summary.bytes_read, left_of(left)
+        if grown:
+            turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))
 
     def expire() -> None:
         for what in kinds_that_expire(context, turn.expiries):

@@ -18,6 +18,9 @@ from paimon_cli.storage.injected import Clock
 
 NewBudget = Callable[[Allowance, Collection[str]], Budget]
 """Makes the budget of a line, given the names of the tables that share it."""
+TakenElsewhere = Callable[[bool, Collection[str] | None], Sequence[tuple[int, float]] | None]
+"""What other services have taken of a daily budget, as moments (epoch millis) and bytes, or millis if not the first argument; of
+the tables with these names, or of all. None if it cannot be found out."""
 _OF_CALL = ""
 
 
@@ -32,11 +35,14 @@ class Grant:
 
 @dataclass
 class SharedBudgets:
-    """`own`: that of the call, whose limit counts in place of those in policies; None for none. `make`: None for whole ones."""
+    """`own`: that of the call, whose limit counts in place of those in policies; None for none. `make`: None for whole ones.
+    `elsewhere`: asked before each round what other services have taken; None if there are none.
+    """
 
     clock: Clock
     own: Budget | None = None
     make: NewBudget | None = None
+    elsewhere: TakenElsewhere | None = None
     _lines: dict[str, str] = field(default_factory=dict)
     _budgets: dict[str, Budget] = field(default_factory=dict)
     _saving: dict[str, SavedFor | None] = field(default_factory=dict)
@@ -70,13 +76,16 @@ class SharedBudgets:
             sharing = [turn for turn in turns if self._lines.get(turn.table, _OF_CALL) == line]
             budget = self.of(sharing[0].table)
             if budget is not None:
+                if budget.daily is not None and self.elsewhere is not None:
+                    names = {name for name, of_name in self._lines.items() if of_name == line}
+                    budget.takes_note(self.elsewhere(budget.daily.is_size, None if line == _OF_CALL else names))
                 is_by_goal = any(turn.is_by_goal for turn in sharing)
                 self._saving[line] = share_out(sharing, budget, self._saving.get(line), is_by_goal=is_by_goal)
 
     def grants(self, turns: Sequence[Turn]) -> list[Grant]:
-        """What the turns have reserved of daily budgets; none for those that have reserved nothing."""
+        """What the turns may take of daily budgets; none for those that have reserved nothing."""
         return [
-            Grant(turn.table, turn.granted, turn.granted * turn.budget.daily.millis_per_byte)
+            Grant(turn.table, turn.granted + turn.may_grow, (turn.granted + turn.may_grow) * turn.budget.daily.millis_per_byte)
             for turn in turns
             if turn.granted and turn.budget.daily is not None
         ]

@@ -44,7 +44,7 @@ class TableRound:
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined. `lag`: of the last commit of `ingest` that was seen. `left`: what its turn did not do; `is_unfinished`: the next
     round does. `expired_by`: the snapshots that dropped partitions. `budget_left`: bytes that the budget afterwards suffices for;
-    None without one.
+    None without one. `upkeep_bytes`: what it was charged for expiry and orphans.
     """
 
     table: str
@@ -60,6 +60,7 @@ class TableRound:
     is_unfinished: bool = False
     expired_by: tuple[int, ...] = ()
     budget_left: int | None = None
+    upkeep_bytes: int = 0
 
 
 @dataclass(frozen=True)
