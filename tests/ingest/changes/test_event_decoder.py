@@ -139,8 +139,8 @@ def test_a_changed_schema_cuts_the_events_of_a_table() -> None:
     found = decoded("debezium", *events).events
     assert [type_to_sql(one.form("n").type) for one in found] == ["SMALLINT", "BIGINT", "SMALLINT"]
     assert [row["id"] for one in found for _, row in rows(one)] == [0, 1, 2, 3]
-    (found,) = decoded("debezium", events[0], {**events[2], "payload": None}, events[3]).events
-    assert type_to_sql(found.form("n").type) == "SMALLINT" and [row["id"] for _, row in rows(found)] == [0, 3]
+    (one,) = decoded("debezium", events[0], {**events[2], "payload": None}, events[3]).events
+    assert type_to_sql(one.form("n").type) == "SMALLINT" and [row["id"] for _, row in rows(one)] == [0, 3]
 
 
 def test_of_several_declarations_the_last_one_counts() -> None:
