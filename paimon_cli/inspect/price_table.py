@@ -78,8 +78,13 @@ def parse_prices(content: bytes, source: str) -> PriceTable:
     if len(content) > MAX_PRICE_FILE:
         raise UsageError(f"{source} is too large for prices", f"it has more than {MAX_PRICE_FILE:,} bytes", hint)
     try:
-        text = content.decode()
+        text, nested = content.decode(), 0
+        lists = yaml.BlockSequenceStartToken, yaml.FlowSequenceStartToken
+        mappings = yaml.BlockMappingStartToken, yaml.FlowMappingStartToken
         for token in yaml.scan(text, yaml.SafeLoader):
+            nested += isinstance(token, (*mappings, *lists))
+            if nested > 1:  # with thousands of levels the parser would take minutes
+                raise UsageError(f"{source} is not a table of prices", "it is nested, or a list", hint)
             if isinstance(token, (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)):
                 raise UsageError(f"{source} is not a table of prices", "it has a tag, an anchor or an alias", hint)
         found: Any = yaml.safe_load(text)

@@ -532,6 +532,7 @@ CONDITIONS = (
 )
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("key", [True, False])
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_a_change_chooses_the_rows_that_a_query_shows(tmp_path: Path, condition: str, key: bool) -> None:
@@ -593,6 +594,7 @@ def test_rows_without_a_key_may_be_null_in_columns_that_only_a_subquery_names(ca
     assert rows(catalog, "SELECT * FROM shop.nulls") == []
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", ['shop."../../evil"', 'shop."a/b"', '"..".evil', 'shop."a\\b"', 'shop.".."', '"a\0b"'])
 @pytest.mark.parametrize(
     "statement",

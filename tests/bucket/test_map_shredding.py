@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,21 @@ def test_frequent_keys_have_a_column_of_their_own() -> None:
     assert stored.field("__col_0").to_pylist() == [0, 1, 5, 5, 5, 5, 5]
     assert stored.field("__col_2").to_pylist() == [1, 1, None, None, None, None, None]
     assert stored.field("__overflow").null_count == 7
+
+
+def test_a_file_knows_the_keys_and_the_widths_of_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not those of other rows of the same batch, which may lie in another partition."""
+    monkeypatch.setattr(PIECES, "shredded_cells", 3)
+    schema, maps = identified_schema([FIELD]), [{"secret": 1}, {"a": 1, "b": 2}, {"c": 3, "d": 4, "e": 5}, {"a": 6}, {"other": 7}]
+    batch = pa.RecordBatch.from_arrays([cells(maps).cast(schema.field(0).type)], schema=schema).slice(1, 3)
+    columns = ShreddedColumns([FIELD], schema, TableOptions(OPTIONS), batch)
+    tables = [columns.stored(pa.Table.from_batches([batch]))]
+    assert read_back(columns, tables) == maps[1:4]
+    stored = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(columns.metadata()["ARROW:schema"]))).field(0).metadata or {}
+    size = int(stored[METADATA_PREFIX + b"field-dict-original-size"])
+    names = pa.decompress(stored[METADATA_PREFIX + b"field-dict"].decode().encode("latin-1"), size, codec="zstd", asbytes=True)
+    assert sorted(json.loads(names)) == ["a", "b", "c", "d", "e"]
+    assert stored[METADATA_PREFIX + b"max-row-width"] == b"3"
 
 
 KINDS: dict[str, dict[str, Any]] = {

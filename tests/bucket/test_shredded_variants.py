@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
+import struct
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.shredded_variants import whole_variants
+from paimon_cli.bucket.shredded_variants import _widths, whole_variants
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import VARIANT
 from paimon_cli.datatypes.field_types import parse_sql_type
@@ -137,10 +141,87 @@ def test_variants_within_other_types() -> None:
     ]
 
 
+def encoded(document: Any, ids: dict[str, int]) -> bytes:
+    """A value in the widest forms; `ids`: the numbers of names in its metadata."""
+    if document is None:
+        return b"\0"
+    if isinstance(document, int):
+        return bytes([6 << 2]) + struct.pack("<q", document)
+    if isinstance(document, str):
+        return bytes([16 << 2]) + struct.pack("<I", len(document.encode())) + document.encode()
+    names = sorted(document) if isinstance(document, dict) else []
+    parts = [encoded(one, ids) for one in ([document[name] for name in names] or document)]
+    ends = [0, *itertools.accumulate(map(len, parts))]
+    head = bytes([2 | 0b11111 << 2 if isinstance(document, dict) else 3 | 0b111 << 2])
+    numbers = [len(parts), *(ids[name] for name in names), *ends]
+    return head + struct.pack(f"<{len(numbers)}I", *numbers) + b"".join(parts)
+
+
+def metadata_of(ids: dict[str, int]) -> bytes:
+    names = [name.encode() for name in sorted(ids, key=ids.__getitem__)]
+    numbers = [len(names), *itertools.accumulate(map(len, names), initial=0)]
+    return b"\xc1" + struct.pack(f"<{len(numbers)}I", *numbers) + b"".join(names)
+
+
+def parts_of(document: Any, t: pa.DataType, ids: dict[str, int]) -> dict[str, Any]:
+    """A value in the columns of a group: what fits into `typed_value` is there."""
+    if pa.types.is_struct(t) and isinstance(document, dict):
+        inner = {
+            field.name: parts_of(document[field.name], field.type.field("typed_value").type, ids)
+            if field.name in document
+            else NOTHING
+            for field in t
+        }
+        rest = {name: one for name, one in document.items() if name not in inner}
+        return {"value": encoded(rest, ids) if rest else None, "typed_value": inner}
+    if pa.types.is_list(t) and isinstance(document, list):
+        return typed([parts_of(one, t.value_type.field("typed_value").type, ids) for one in document])
+    if (pa.types.is_integer(t) and isinstance(document, int)) or (pa.types.is_string(t) and isinstance(document, str)):
+        return typed(document)
+    return {"value": encoded(document, ids), "typed_value": None}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_documents_with_metadata_of_their_own(seed: int) -> None:
+    """The numbers of names differ from row to row, also where objects are in arrays, or have further fields."""
+    chance, names = random.Random(seed), ["b", "a", "o", "l", "x", "rest", "more"]
+    element = pa.struct([("x", group(pa.int64())), ("o", group(pa.struct([("a", group(pa.string()))])))])
+    t = pa.struct([("b", group(pa.int64())), ("o", group(element)), ("l", group(pa.list_(group(element))))])
+
+    def document(depth: int) -> Any:
+        kind = chance.randrange(7) if depth < 4 else chance.randrange(3)
+        if kind < 3:
+            return [None, chance.randrange(-9, 9), "y" * chance.choice([0, 3, 300])][kind]
+        if kind < 5:
+            return [document(depth + 1) for _ in range(chance.randrange(4))]
+        return {name: document(depth + 1) for name in chance.sample(names, chance.randrange(len(names)))}
+
+    documents, rows = list[Any](), list[Any]()
+    for _ in range(60):
+        order = [*names, *(f"n{number}" for number in range(chance.choice([0, 0, 300])))]
+        chance.shuffle(order)
+        ids = {name: number for number, name in enumerate(order)}
+        documents.append({name: document(1) for name in chance.sample(names, chance.randrange(len(names)))})
+        rows.append({"metadata": metadata_of(ids), **parts_of(documents[-1], t, ids)})
+    documents.insert(7, None)
+    rows.insert(7, None)
+    assert texts(rows, shredded(t)) == documents
+
+
+def test_the_bytes_of_numbers() -> None:
+    numbers = [0, 255, 256, 65_535, 65_536, (1 << 24) - 1, 1 << 24, (1 << 32) - 1]
+    assert _widths(np.array(numbers)).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
 WRONG = {
     "no metadata": {"metadata": None, "value": None, "typed_value": row(b=typed(1))},
     "a name that the metadata lacks": {"metadata": variant_of({"q": 1})[1], "value": None, "typed_value": row(b=typed(1))},
     "two values": {"metadata": NAMES, "value": variant_of(1)[0], "typed_value": row(b=typed(1))},
+    "a name twice beside others": {
+        "metadata": NAMES,
+        "value": variant_of({"z": 1, "b": 1})[0],
+        "typed_value": row(a=typed("x"), b=typed(1)),
+    },
     "two values of a field": {"metadata": NAMES, "value": None, "typed_value": row(b={"value": b"\0", "typed_value": 1})},
     "a name twice": {"metadata": NAMES, "value": variant_of({"z": 1, "b": 1})[0], "typed_value": row(b=typed(1))},
     "bytes that are no object": {"metadata": NAMES, "value": b"\x02\x01", "typed_value": row(b=typed(1))},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,15 @@ def test_a_file_is_yaml_or_json(tmp_path: Path, content: bytes) -> None:
         b"reads: !!float 1",
         b"reads: !!python/object/apply:os.system ['true']",
         b"? [1]\n: 2",
-        b"{" * 20_000,
+        b"{" * 60_000,
+        b"- " * 30_000,
+        b"? " * 30_000,
+        b"reads: {a: 1}",
         b"reads: 1 #" + b"x" * MAX_PRICE_FILE,
         b"\xff\xfe",
         b"reads: 1" + b"0" * 5000,
     ),
+    ids=itertools.count(),
 )
 def test_what_is_no_table_of_prices_is_refused(content: bytes) -> None:
     with pytest.raises(UsageError):

@@ -98,3 +98,17 @@ def test_a_round_whose_object_may_be_missing_goes_on_counting(tmp_path: Path) ->
     watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (failed,)), None)
     ended, (begun,) = ledger.spent(0, lambda damage: None)
     assert ended == [] and [(step.bytes_read, step.seconds) for step in begun.steps] == [(500, 1.0)]
+
+
+def test_each_round_has_its_own_requests_and_tables(tmp_path: Path) -> None:
+    clock, asked = HandClock(1_795_900_000_000), {"read": 5}
+    ledger = Ledger(LocalStorage(), str(tmp_path), clock)
+    watcher = LedgerWatcher(Rounds(clock), ledger, "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", clock, pytest.fail, requests=asked)
+    for number, name in enumerate(("orders", "people"), 1):
+        failed = TableRound(f"shop.{name}", "failed")
+        watcher.table_done(failed)
+        watcher.round_done(ServiceRound(number, clock.now_millis() + number, 0.1, (failed,)), None)
+        asked["read"] += 3
+    found = ledger.rounds(0, lambda damage: None)
+    assert [each.requests for each in found] == [{"read": 5}, {"read": 3}]
+    assert [[step.table for step in each.steps] for each in found] == [["shop.orders"], ["shop.people"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.compact.bucket_regrouper import regroup_buckets
 from paimon_cli.errors import Conflict, CountConflict, NotSupported, Refused, StorageUnavailable, UsageError
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import moved_rows, online_rescale, rescale_job, write_job
@@ -60,6 +62,11 @@ def counts(context: TableContext) -> set[int]:
     now = TableContext.open(context.url)
     latest = now.snapshots.latest()
     return {entry.total_buckets for entry in now.manifests.live_entries(latest)} if latest else set()
+
+
+def live_buckets(context: TableContext) -> list[BucketFiles]:
+    now = TableContext.open(context.url)
+    return list(bucket_files(now, now.snapshots.latest()).values())
 
 
 def sound(context: TableContext) -> bool:
@@ -211,6 +218,38 @@ def test_tables_of_other_engines_are_refused(tmp_path: Path, run: Run) -> None: 
         plan_rescale(context, RescaleOptions(2 * count, online=True))
     assert refused.value.exit_code == 7
     assert "another engine" in run("rescale", context.url, "--buckets", 2 * count, "--online", "--yes", code=7).err
+
+
+def test_a_compaction_of_some_files_of_a_bucket_is_followed(tmp_path: Path) -> None:
+    """What was made of the others is of no use: it would remove files that are gone."""
+    context = made(tmp_path / "t", options={"compaction.max-size-amplification-percent": "100000"})
+    put(context, range(5000), str(list(range(50))))
+    compact(context, strategy="full")
+    for n in range(3):
+        put(context, range(n, n + 9), f"v{n}", compact="none")
+    before, seen = values(context), list[tuple[int, ...]]()
+
+    def merge() -> None:
+        of_one = {file.file_name for bucket in live_buckets(context) for file in bucket.files}
+        compact(context, strategy="minor")
+        left = {file.file_name for bucket in live_buckets(context) for file in bucket.files}
+        seen.append((len(of_one - left), len(of_one & left)))
+
+    done = online(beside(context, merge))
+    assert done.option_changed and counts(context) == {4} and sound(context) and values(context) == before
+    assert seen and all(gone and stayed for gone, stayed in seen)
+
+
+def test_an_engine_that_commits_after_the_plan_is_seen(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    table = open_table(locate_table(context.url))
+    plan = plan_rescale(table, RescaleOptions(4, online=True))
+    put(context, [1], "beside")
+    path = tmp_path / f"t/snapshot/snapshot-{context.snapshots.latest_id()}"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "properties": {}}))
+    with pytest.raises(Refused, match="another engine"):
+        run_rescale(table, plan, LocalEngine(), NoProgress())
+    assert counts(context) == {2}
 
 
 def test_an_engine_that_comes_meanwhile_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
-from paimon_cli.errors import Conflict, DataConflict, NotFound, NotSupported, UsageError
+from paimon_cli.errors import Conflict, DataConflict, NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs import write_job
+from paimon_cli.jobs import rescale_job, write_job
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
 from paimon_cli.jobs.spark.engine import SparkEngine
@@ -177,6 +177,31 @@ def test_no_reader_sees_a_change(tmp_path: Path, options: dict[str, str]) -> Non
     if after.mode.changelog_producer.reports_compactions:
         compact(after, strategy="full")
         assert Table.open(made.url).changelog(done.snapshots[0].id).to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}])
+def test_rows_that_readers_do_not_see_yet_are_not_lost(tmp_path: Path, options: dict[str, str]) -> None:
+    made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=2, options=options)
+    write(made, [{"k": k, "n": 0} for k in range(9)])
+    compact(made, strategy="full")
+    write(made, [{"k": k, "n": 1} for k in range(9, 15)], compact="none")
+    rescale(made, 3)
+    after = TableContext.open(made.url)
+    compact(after, strategy="full")
+    assert sorted(row["k"] for row in rows_of(after)) == list(range(15))
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_other_rows_than_there_were_are_not_committed(
+    context: TableContext, monkeypatch: pytest.MonkeyPatch, difference: int
+) -> None:
+    before, shown = rows_of(context), rescale_job._shown_rows
+    monkeypatch.setattr(rescale_job, "_shown_rows", lambda *given: shown(*given) + difference)
+    with pytest.raises(PaimonError, match="rows became"):
+        rescale(context, 5)
+    after = TableContext.open(context.url)
+    assert rows_of(after) == before and after.options.bucket == 2
+    assert not find_orphans(after, after.clock.now_millis() + 1000, True).files
 
 
 def test_sums_are_not_added_twice(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from paimon_cli.errors import DamagedFile
 from paimon_cli.maintain import ledger as ledgers
 from paimon_cli.maintain.ledger import DAY_MILLIS, KEPT_MILLIS, MAX_OBJECT, Ledger, LedgerRound, LedgerStep, decode, encode
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
 from tests.jobs.test_leases import HandClock
@@ -121,6 +122,39 @@ def test_past_days_are_packed_and_lose_nothing(ledger: Ledger) -> None:
     ledger.tidy(ONE, lambda error: pytest.fail(str(error)))
     assert read(ledger) == before
     assert [each.number for each in read(ledger, yesterday + 18)[0]] == [18, 19, 1]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_days_of_many_rounds_have_several_packs(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(PIECES, "packed_rounds", size)
+    for day in (1, 2):
+        for number in range(8):
+            ledger.add(done(number, NOW - day * DAY_MILLIS + number))
+    before = read(ledger)
+    ledger.tidy(ONE, unexpected)
+    assert read(ledger) == before and len(before[0]) == 16
+    kinds = [name.partition("-")[0] for name in files(ledger)]
+    assert kinds == (["day"] * 6 if size == 3 else ["round"] * 16), "a single round stays as it is"
+
+
+def test_rounds_stay_until_their_pack_is_certainly_there(ledger: Ledger) -> None:
+    for number in range(3):
+        ledger.add(done(number, NOW - DAY_MILLIS + number))
+    before, start = read(ledger), NOW - DAY_MILLIS - NOW % DAY_MILLIS
+    (Path(ledger.directory) / f"day-{start:013}-{ONE}-{NOW}").write_bytes(encode([]))
+    ledger.tidy(ONE, unexpected)
+    assert read(ledger) == before
+    replace(ledger, clock=HandClock(NOW + 1)).tidy(ONE, unexpected)
+    assert read(ledger) == before and len(files(ledger)) == 2
+
+
+def test_what_cannot_be_read_is_not_deleted_with_what_is_packed(ledger: Ledger) -> None:
+    for number in range(3):
+        ledger.add(done(number, NOW - DAY_MILLIS + number))
+    damaged = Path(ledger.directory) / done(1, NOW - DAY_MILLIS + 1).name
+    damaged.write_bytes(b"of a later version")
+    ledger.tidy(ONE, lambda error: None)
+    assert damaged.exists() and [each.number for each in read(ledger)[0]] == [0, 2] and len(files(ledger)) == 2
 
 
 def test_a_round_counts_once_even_if_two_services_packed_it(ledger: Ledger) -> None:

@@ -57,6 +57,28 @@ def test_the_user_counts_after_the_warehouse() -> None:
     assert policy.value(PolicyKey.RUNS) == 30
 
 
+def test_of_several_lines_about_a_retention_the_last_one_counts() -> None:
+    """Also where an earlier line asks for more."""
+    lines = "catalog: {retention: {snapshots: 90 d, tags: 90 d}}\ntables: {shop.orders: {retention: {snapshots: 7 d, tags: 7 d}}}"
+    for policy in (met(of_warehouse(lines)), met(of_user(lines)), met(of_warehouse("catalog: {goal: balanced}"), of_user(lines))):
+        assert changed(policy)["snapshot.time-retained"] == f"{7 * DAY} ms" and tag_retention(policy, DAY) == 7 * DAY
+    both = met(
+        of_warehouse(lines), of_user("catalog: {retention: {snapshots: 2 d}}\ndatabases: {shop: {retention: {snapshots: 3 d}}}")
+    )
+    assert changed(both)["snapshot.time-retained"] == f"{3 * DAY} ms"
+
+
+def test_lines_about_some_table_of_a_database() -> None:
+    policy = of_warehouse(
+        'databases: {"sh*": {goal: balanced}}\ntables: {"shop.a*": {goal: balanced}, "web.x": {goal: balanced}}'
+    )
+    assert [(rule.level, rule.pattern) for rule in policy.about("shop", None).rules] == [
+        ("databases", "sh*"),
+        ("tables", "shop.a*"),
+    ]
+    assert [rule.pattern for rule in policy.about("web", None).rules] == ["web.x"]
+
+
 def test_brackets_are_no_patterns() -> None:
     policy = of_warehouse("tables: {'shop.[a-z]*': {caps: {runs: 3}}}")
     assert met(policy).value(PolicyKey.RUNS) is None and met(policy, table="shop.[a-z]x").value(PolicyKey.RUNS) == 3

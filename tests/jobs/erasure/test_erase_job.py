@@ -15,8 +15,10 @@ from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.erasure import erase_job
 from paimon_cli.jobs.erasure.erase_job import EraseRequest, Erasure
 from paimon_cli.jobs.erasure.erase_table import EraseSummary, TableErasure
+from paimon_cli.jobs.erasure.erased_rows import ErasedKeys
 from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile
 from paimon_cli.jobs.erasure.inventory import Inventory
 from paimon_cli.jobs.service.leases import Leases
@@ -125,7 +127,7 @@ def is_between(now: dict[str, list[Row]], before: dict[str, list[Row]]) -> bool:
     return all(now[name] in (found, [one for one in found if is_kept(one)]) for name, found in before.items())
 
 
-@pytest.mark.parametrize("every", [9, at_night(1)])
+@pytest.mark.parametrize("every", [19, at_night(1)])
 @pytest.mark.parametrize("kind", ["partitions, a tag and a branch", "vectors and Bloom filters", "dynamic buckets", "changelogs"])
 def test_it_may_die_at_any_step(kind: str, every: int, tmp_path: Path) -> None:
     context = KEYED[kind](tmp_path / "t")
@@ -268,6 +270,40 @@ def test_a_tag_that_is_made_meanwhile_is_replaced(tmp_path: Path) -> None:
     assert TableContext.open(context.url).tags.names() == ["late"]
     check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
     assert len(Table.open(context.url).scan(tag="late").to_arrow()) == 39
+
+
+def test_a_tag_that_is_moved_meanwhile_stays_where_it_is(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(40)])
+    create_tag(context, "moved", 1)
+    write(context, [row(60)])
+
+    def move() -> None:
+        (tmp_path / "t/tag/tag-moved").unlink()
+        create_tag(TableContext.open(context.url), "moved", 2)
+
+    before = States.of(context.url)
+    del before.rows["main moved"]
+    assert beside(context, Meddler("overwrite", "snapshot-1", move)).found == ()
+    check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
+    assert len(Table.open(context.url).scan(tag="moved").to_arrow()) == 40
+
+
+def test_keys_of_several_erasures_that_were_killed_are_all_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(40)])
+    before, gone = States.of(context.url), ("user-0007", "user-0008", "user-0009")
+    with monkeypatch.context() as patch:
+        patch.setattr(Erasure, "finish", lambda erasure: None)
+        patch.setattr(erase_job, "unfinished_erasures", lambda context: [])
+        for key in gone[:2]:
+            erased(context, f"k = '{key}'")
+    job = TableErasure(Erasure(context, EraseRequest(f"k = '{gone[2]}'"), LocalEngine(), NoProgress()), False, 1 << 60)
+    job.plan()
+    assert isinstance(job.erasure.rows, ErasedKeys) and len(job.erasure.rows) == 3
+    job.run()
+    check(context.url, before, lambda one: one["k"] not in gone, *gone)
+    assert not list((tmp_path / "t").glob("removal/*"))
 
 
 def test_rows_that_are_written_afterwards_are_found(tmp_path: Path) -> None:

@@ -9,23 +9,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.table import Table
 from paimon_cli.bucket.hash_index import read_key_hashes, write_key_hashes
+from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.errors import NotSupported, Refused, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.certificate import Certificate
 from paimon_cli.jobs.erasure.erase_job import Erasure
+from paimon_cli.jobs.erasure.file_rewrite import new_name
 from paimon_cli.jobs.erasure.metadata_rewrite import MetadataRewrite
 from paimon_cli.jobs.erasure.unnamed_files import _PAUSES
 from paimon_cli.jobs.staging.stage_job import StageFile
 from paimon_cli.metadata.data_file import IndexFileMeta, IndexManifestEntry
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import SystemClock
 from tests.goldens import golden_table
 from tests.jobs.erasure.plain_scan import files_with
 from tests.tables import Row, commit_stage, compact, make_table, rows, write
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file has several batches, each erasure several portions."""
+    for name, size in (("batch_rows", 7), ("erased_bytes", 1), ("deleted_files", 2)):
+        monkeypatch.setattr(PIECES, name, size)
+
 
 GONE = ("user-0007", "mail-0007", "user-0033", "mail-0033")
 CONDITION = "v IN ('mail-0007@0', 'mail-0033@1', 'mail-0007@20')"
@@ -203,6 +216,23 @@ def _emptied(rewrite: MetadataRewrite, entry: IndexManifestEntry) -> IndexFileMe
     return write_key_hashes(context, entry.bucket_id, stored[~gone], "")
 
 
+def test_a_key_with_the_hash_of_an_erased_one_stays_in_the_index(tmp_path: Path) -> None:
+    """Else a writer would give it a second bucket. It is in another batch of the file than the last one."""
+    context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL"}, ["k"], (), -1)
+    keys = np.random.default_rng(1).integers(0, 1 << 62, 300_000)
+    hashes = hash_rows([pa.array(keys)], context.key_types)
+    order = np.argsort(hashes, kind="stable")
+    place = int(np.flatnonzero(np.diff(hashes[order]) == 0)[0])
+    kept, erased = keys[order[place : place + 2]].tolist()
+    write(context, [{"k": number} for number in (kept, erased, *range(1 << 62, (1 << 62) + 20))])
+    done = Table.open(context.url).erase(keys=[{"k": erased}])
+    assert done.found == () and {"k": kept} in rows(context) and {"k": erased} not in rows(context)
+    latest = context.snapshots.latest()
+    assert latest is not None and latest.index_manifest is not None
+    (entry,) = context.manifests.index_manifest(latest.index_manifest)
+    assert hashes[order[place]] in read_key_hashes(context, entry.index_file)
+
+
 def test_keys_of_a_file(tmp_path: Path) -> None:
     context = partitioned(tmp_path / "t")
     before = States.of(context.url)
@@ -314,13 +344,46 @@ def test_statistics_are_dropped_and_counts_are_right(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
     write(context, [row(number) for number in range(40)])
     path = tmp_path / "t/snapshot/snapshot-1"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "statistics": "stat-1", "logOffsets": {"0": 7}}))
+    path.write_text(
+        json.dumps(
+            {
+                **json.loads(path.read_text()),
+                "statistics": "stat-1",
+                "logOffsets": {"0": 7},
+                "watermark": 8,
+                "timeMillis": 1 << 43,
+            }
+        )
+    )
     (tmp_path / "t/statistics").mkdir()
     (tmp_path / "t/statistics/stat-1").write_text('{"colStats": {"k": {"min": "user-0007"}}}')
     Table.open(context.url).erase("k = 'user-0007'")
     found = json.loads(path.read_text())
     assert found["totalRecordCount"] == found["deltaRecordCount"] == 39 and found["logOffsets"] == {"0": 7}
+    newest = context.snapshots.latest()
+    assert newest is not None and (newest.id, newest.watermark, newest.total_record_count) == (2, 8, 39)
+    assert newest.time_millis == 1 << 43, "times never go back"
     assert files_with(tmp_path / "t", "user-0007") == {}
+
+
+def test_deletes_that_are_left_are_counted_again(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number, _op="-D" if number < 12 else "+I") for number in range(5, 20)])
+    Table.open(context.url).erase("k = 'user-0007'")
+    latest = context.snapshots.latest()
+    assert latest is not None
+    (file,) = (file for held in bucket_files(context, latest).values() for file in held.files)
+    assert (file.row_count, file.delete_row_count) == (14, 6)
+
+
+def test_a_file_that_waits_for_its_bucket_keeps_its_writer(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), -2)
+    write(context, [row(7)])
+    writer, file = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+    name = new_name(context, f"data-u-{writer}-s-0-w-{file}-0.avro", "e1")
+    assert name.startswith(f"data-u-{writer}-s-0-w-") and name.endswith("-0.avro") and file not in name
+    plain = new_name(context, "part-1.parquet", "e1")
+    assert plain.startswith("part-1-") and plain.endswith(".parquet") and len(plain) == len("part-1-.parquet") + 36
 
 
 def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
