@@ -192,7 +192,7 @@ def test_what_a_warehouse_may_not_ask_is_a_finding(warehouse: Path) -> None:
 def test_all_mistakes_are_one_line_of_a_finding(warehouse: Path) -> None:
     policy(warehouse, "catalog:\n  gaol: cost\n  windows: nihgts\n")
     (row,) = [row for row in items_of_health(warehouse) if row["table"] == "policy.yaml"]
-    (finding,) = row["findings"]  # type: ignore[attr-defined]
+    (finding,) = list(row["findings"])  # type: ignore[call-overload]
     assert "has 2 mistakes: " in finding["message"] and "\n" not in finding["message"] and "\\n" not in finding["message"]
     assert "; " in finding["message"] and "policy.yaml:3: windows" in finding["message"]
 
