@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 KIND_COLUMN = "_ROW_KIND"
 
 
+class PlacedRows(NamedTuple):
+    """Rows, and the position of the event of each."""
+
+    rows: pa.Table
+    positions: Positions
+
+
 @dataclass(kw_only=True)
 class EventTable(FollowingTable):
     """A table that makes its rows of events. `sources`: the tables whose rows it has. `incomplete`: updates without the row
@@ -42,8 +49,8 @@ class EventTable(FollowingTable):
     newest_millis: int | None = None
     key_images: KeyImages = field(default_factory=KeyImages)
 
-    def rows(self, events: TableEvents, bad: list[BadEvent]) -> tuple[pa.Table, Positions]:
-        """The rows of events in the types of the table, and the position of the event of each."""
+    def rows(self, events: TableEvents, bad: list[BadEvent]) -> PlacedRows:
+        """The rows of events in the types of the table."""
         self.expect_one_schema(events.table)
         self.follow(EventColumns.of(events))
         schema = self.schema
@@ -104,9 +111,7 @@ class EventTable(FollowingTable):
         numbered = replace(rows, cells={**rows.cells, column: numbers.take(pa.array(rows.event))})
         return numbered.without(lacks) if lacks.any() else numbered
 
-    def _typed(
-        self, rows: ChangeRows, events: TableEvents, schema: TableSchema, bad: list[BadEvent]
-    ) -> tuple[pa.Table, Positions]:
+    def _typed(self, rows: ChangeRows, events: TableEvents, schema: TableSchema, bad: list[BadEvent]) -> PlacedRows:
         """The rows in the types of the table. Events with values that do not fit are added to `bad`, and left out."""
         columns, wrong = dict[str, pa.Array](), dict[int, str]()
         for column in schema.fields:
@@ -133,12 +138,19 @@ class EventTable(FollowingTable):
             bad += [events.read.lines.bad(index, why, events.table.name) for index, why in left_out.items()]
             keep = ~np.isin(event, list(left_out))
             table, event = table.filter(pa.array(keep)), event[keep]
-        return table, events.read.lines.positions[event]
+        return PlacedRows(table, events.read.lines.positions[event])
+
+    def in_order(self, parts: Sequence[PlacedRows]) -> pa.Table:
+        """The rows of one block of events in the order in which they were read: each part is of one table of the source."""
+        if len(parts) == 1:
+            return parts[0].rows
+        rows, positions = self.united([part.rows for part in parts]), np.concatenate([part.positions for part in parts])
+        return rows.take(np.argsort(positions, kind="stable")) if (positions[1:] < positions[:-1]).any() else rows
 
     def united(self, parts: Sequence[pa.Table]) -> pa.Table:
         """All rows in the latest types: columns may have been added or widened since the first of them."""
-        assert self.table is not None
-        schema, tables = self.table.context.schema, list[pa.Table]()
+        schema, tables = self.schema, list[pa.Table]()
+        assert schema is not None
         for part in parts:
             columns = {
                 column.name: pa.chunked_array([cast_column(one, column.type) for one in part[column.name].chunks])

@@ -28,9 +28,9 @@ from paimon_cli.errors import BadInput, PaimonError, PartialSuccess, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
-from paimon_cli.ingest.changes.event_lines import EventLines
+from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
 from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
-from paimon_cli.ingest.changes.table_events import SourceTable, Wanted
+from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.options.choices import OnError
 from paimon_cli.options.column_options import SEQUENCE_FIELD
@@ -156,26 +156,49 @@ class IngestRun:
     def _apply_decoded(self, found: Decoded, marks: BlockMarks) -> None:
         for event in found.bad:
             self.letters.add(event, self.format.name)
-        touched = dict[str, IngestTarget]()
+        blocks = dict[str, list[TableEvents]]()
         for events in found.events:
             target = self.by_source[events.table]
-            if target.failure is not None:
+            if target.failure is None:
+                blocks.setdefault(target.name, []).append(events)
+        for name, parts in blocks.items():
+            self._apply_parts(self.targets[name], parts, marks)
+
+    def _apply_parts(self, target: IngestTarget, parts: Sequence[TableEvents], marks: BlockMarks) -> None:
+        """Apply what a block of events has for one table, perhaps of several tables of the source.
+
+        These come one after the other. If one has an event that the table cannot take, the events of the others before it count.
+        """
+        bad = list[BadEvent]()
+        failure: PaimonError | None = None
+        target.sources |= {events.table for events in parts}
+        for events in parts:
+            at = int(events.read.lines.positions[0]) if len(events.read.lines) else int(marks.lines.positions[0])
+            if target.end is not None and at >= target.end:
                 continue
-            touched[target.name] = target
-            bad = list(events.bad)
             if events.truncates:  # commits at once
+                self._set_apart(target, bad)
                 self.letters.flush()
+                bad = []
+            of_part = list(events.bad)
             try:
-                target.apply(events, marks, bad)
-                if bad and self.stops:
-                    raise bad_event(min(bad, key=lambda event: event.position))
-            except PaimonError as failure:
-                self.stop(target, failure)
-            target.bad_events += len(bad)
-            for event in bad:
-                self.letters.add(event, self.format.name)
-        for target in touched.values():
-            target.note_read(marks)
+                target.apply(events, marks, of_part)
+                if of_part and self.stops:
+                    first = min(of_part, key=lambda event: event.position)
+                    at = first.position
+                    raise bad_event(first)
+            except PaimonError as problem:
+                failure = problem if target.end_at(at) else failure
+            bad += of_part
+        self._set_apart(target, [event for event in bad if target.end is None or event.position <= target.end])
+        target.hold(marks)
+        if failure is not None:
+            self.stop(target, failure)
+
+    def _set_apart(self, target: IngestTarget, bad: Sequence[BadEvent]) -> None:
+        target.bad_events += len(bad)
+        for event in bad:
+            self.letters.add(event, self.format.name)
 
     def stop(self, target: IngestTarget, failure: PaimonError) -> None:
         """Let a table take no more events."""
@@ -260,7 +283,6 @@ class IngestRun:
             create=lambda fields, keys: self._ordered(keys).created(name, fields, keys),
             define=lambda fields, keys: self._ordered(keys).defined(fields, keys),
             is_dry=self.is_dry,
-            stops_on_bad=self.stops,
             sequence=self.call.sequence,
             derived=self.derived,
             behind=self.behind,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable
+from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable, PlacedRows
 from paimon_cli.api.ingested_table import APPLYING, STOPPED, IngestedTable
 from paimon_cli.commit.deduplication import last_commit
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -56,14 +56,15 @@ def counts_of(rows: pa.Table) -> Counter[int]:
 class IngestTarget(EventTable):
     """One table of an ingest, and the rows that it is yet to commit.
 
-    `held`: rows that are not yet committed, of `held_bytes`. `pending`: marks of the sources of these rows; `marks`: of those
-    that are committed; `next_id`: the identifier of the next commit. `behind`: events of each
-    topic that are yet to be read. `failure`: why it has stopped. `stops_on_bad`: a bad event
-    stops it.
+    `block`: rows of the block of events that is being applied; `end`: the position of the first of its events that the table
+    cannot take. `held`: rows that are not yet committed, of `held_bytes`. `pending`: marks of the sources of these rows; `marks`:
+    of those that are committed; `next_id`: the identifier of the next commit. `behind`: events of each topic that are yet to be
+    read. `failure`: why it has stopped.
     """
 
     user: str
-    stops_on_bad: bool = True
+    block: list[PlacedRows] = field(default_factory=list)
+    end: int | None = None
     held: list[pa.Table] = field(default_factory=list)
     held_bytes: int = 0
     marks: dict[str, Mark] = field(default_factory=dict)
@@ -99,42 +100,50 @@ class IngestTarget(EventTable):
 
     def reopen(self) -> None:
         """Drop what is not committed, and find out how far the table has come, perhaps by another process."""
+        self.block, self.end = [], None
         self.held, self.held_bytes, self.pending = [], 0, {}
         if self.table is not None and not self.is_dry:
             self.table.refresh()
             self.open(self.table)
 
     def apply(self, events: TableEvents, marks: BlockMarks, bad: list[BadEvent]) -> None:
-        """Convert events to rows, and hold them. Raises errors that stop the table.
+        """Convert events of a block to rows. Raises errors that stop the table.
 
-        `bad`: those among the events that could not be read, to which others are added. If a bad event stops the table, what
-        comes after it is left out, so that what is held is complete up to its mark.
+        `bad`: those among the events that could not be read, to which others are added.
         """
         if events.truncates:
             self._truncate(events, marks)
-            return
-        try:
-            rows, positions = self.rows(events, bad)
-        except PaimonError:
-            self._mark(marks, int(events.read.lines.positions[0]) if len(events.read.lines) else None)
-            raise
-        if self.stops_on_bad and bad:
-            end = min(event.position for event in bad)
-            rows = rows.filter(pa.array(positions < end))
-            self._mark(marks, end)
+        else:
+            self.block.append(self.rows(events, bad))
+
+    def end_at(self, position: int) -> bool:
+        """Leave out this event of the block and those after it. Returns whether there was no such event before it."""
+        is_first = self.end is None or position < self.end
+        self.end = position if is_first else self.end
+        return is_first
+
+    def hold(self, marks: BlockMarks) -> None:
+        """Hold the rows of the block in the order in which they were read, so that what is held is complete up to its mark."""
+        block, end, self.block, self.end = self.block, self.end, [], None
+        if end is not None:
+            block = [PlacedRows(rows.filter(pa.array(at < end)), at[at < end]) for rows, at in block]
+        mark = marks.end() if end is None else marks.before(end)
+        if mark is not None:
+            self.pending[marks.key] = mark
+        parts = [part for part in block if part.rows.num_rows]
         if self.is_dry:
-            self._count(rows)
-        elif rows.num_rows:
+            for part in parts:
+                self._count(part.rows)
+        elif parts:
+            rows = self.in_order(parts)
             self.held.append(rows)
             self.held_bytes += rows.nbytes
 
     def _truncate(self, events: TableEvents, marks: BlockMarks) -> None:
         """Commit what is held, and then empty the table, in a commit that says that it is done."""
         position = int(events.read.lines.positions[0])
-        self._mark(marks, position)
-        sources = self.sources | {events.table}
-        if len(sources) > 1:
-            names = ", ".join(sorted(source.name for source in sources))
+        if len(self.sources) > 1:
+            names = ", ".join(sorted(source.name for source in self.sources))
             what = f"{self.name}: {events.table.name} was emptied by a truncation"
             raise NotSupported(
                 what, f"the table has the rows of {names}, which cannot be told apart", "map them to tables of their own"
@@ -145,7 +154,8 @@ class IngestTarget(EventTable):
                 "its events come from several partitions of topics, so that it cannot be told which rows came before",
                 "empty the table yourself, and begin behind the event with ?offsets=PARTITION:OFFSET",
             )
-        self.sources = sources
+        self.end = position
+        self.hold(marks)
         self.truncations += 1
         if self.table is None or self.is_dry:
             return
@@ -171,18 +181,8 @@ class IngestTarget(EventTable):
         marked = (MARKS_PROPERTY, marks_text(marks, self.user)), (TABLES_PROPERTY, tables_text(self.sources))
         return *marked, (LAG_PROPERTY, lag.text())
 
-    def _mark(self, marks: BlockMarks, position: int | None) -> None:
-        """Remember that events are held up to a position within a block."""
-        if position is not None and (mark := marks.before(position)) is not None:
-            self.pending[marks.key] = mark
-
     def _count(self, rows: pa.Table) -> None:
         self.counts += counts_of(rows)
-
-    def note_read(self, marks: BlockMarks) -> None:
-        """Remember that the events of a block are held, unless the table stopped within it."""
-        if self.failure is None and (mark := marks.end()) is not None:
-            self.pending[marks.key] = mark
 
     def commit(self) -> None:
         """Commit the rows that are held, with the marks of their sources, as one snapshot.

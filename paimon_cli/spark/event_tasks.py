@@ -10,16 +10,16 @@ import io
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_cli.api.ingest_places import TableNames
-from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable
+from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable, PlacedRows
 from paimon_cli.api.ingest_schema import EventColumns
 from paimon_cli.api.ingest_target import counts_of
 from paimon_cli.errors import PaimonError, UsageError
@@ -34,9 +34,9 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
 from paimon_cli.spark.task_rows import partition_number
 
-EVENTS_SQL = "source string, found binary, events binary"
+EVENTS_SQL = "source string, block long, found binary, events binary"
 ROWS_SQL = "target string, size long, found binary, rows binary"
-_EVENTS = pa.schema([("source", pa.string()), ("found", pa.binary()), ("events", pa.binary())])
+_EVENTS = pa.schema([("source", pa.string()), ("block", pa.int64()), ("found", pa.binary()), ("events", pa.binary())])
 _ROWS = pa.schema([("target", pa.string()), ("size", pa.int64()), ("found", pa.binary()), ("rows", pa.binary())])
 MESSAGE_COLUMNS = ("value", "key", "topic", "partition", "offset")
 """What a task gets of each message. A stream that is not of Kafka has only values."""
@@ -90,15 +90,15 @@ class DecodingTask:
                 return self.known.get(table)
 
             decoder, told = EventDecoder(self.format, wanted), set[SourceTable]()
-            for lines in _lines_of(batches, number, self.block_bytes):
+            for block, lines in enumerate(_lines_of(batches, number, self.block_bytes)):
                 found = decoder.decode(lines)
                 for events in found.events:
                     facts = FoundEvents(EventColumns.of(events), events.truncates)
-                    yield _one(_EVENTS, source_text(events.table), pickle.dumps(facts), _pickled(events))
+                    yield _one(_EVENTS, source_text(events.table), block, pickle.dumps(facts), _pickled(events))
                 if found.bad:
-                    yield _one(_EVENTS, "", pickle.dumps(FoundEvents(bad=tuple(found.bad))), b"")
+                    yield _one(_EVENTS, "", block, pickle.dumps(FoundEvents(bad=tuple(found.bad))), b"")
                 for table in sorted(new - told):
-                    yield _one(_EVENTS, source_text(table), pickle.dumps(FoundEvents()), b"")
+                    yield _one(_EVENTS, source_text(table), block, pickle.dumps(FoundEvents()), b"")
                 told |= new
 
 
@@ -186,28 +186,36 @@ class Conversion:
 
 @dataclass(frozen=True)
 class ConvertingTask:
-    """Makes rows of events. `conversions`: by source, for the tables that go on."""
+    """Makes rows of the events of each block. `conversions`: by source, for the tables that go on."""
 
     conversions: Mapping[str, Conversion]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with called_by_spark():
             tables = dict[str, EventTable]()
-            for batch in batches:
-                for source, text in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                    conversion = self.conversions.get(source)
-                    if conversion is None or not (events := text.as_py()):
+            rows = (row for batch in batches for row in zip(*(column for column in batch.columns), strict=True))
+            for _, of_block in groupby(rows, key=lambda row: row[1].as_py()):
+                parts = dict[str, list[bytes]]()
+                for source, _, text in of_block:
+                    conversion = self.conversions.get(source.as_py())
+                    if conversion is None or not len(text.as_buffer()):
                         continue
-                    if conversion.target not in tables:
-                        tables[conversion.target] = conversion.table()
-                    yield _converted(tables[conversion.target], conversion.target, events)
+                    tables.setdefault(conversion.target, conversion.table())
+                    parts.setdefault(conversion.target, []).append(text.as_py())
+                for target, texts in parts.items():
+                    yield _converted(tables[target], target, texts)
 
 
-def _converted(table: EventTable, target: str, text: bytes) -> pa.RecordBatch:
-    events = pickle.loads(text)  # of a task of this job
-    bad, before = list(events.bad), table.incomplete
+def _converted(table: EventTable, target: str, texts: Sequence[bytes]) -> pa.RecordBatch:
+    """The rows of the events of a block, perhaps of several tables of the source, in the order in which they were read."""
+    bad, before = list[BadEvent](), table.incomplete
+    parts = list[PlacedRows]()
     try:
-        rows, _ = table.rows(events, bad)
+        for text in texts:
+            events = pickle.loads(text)  # of a task of this job
+            bad += events.bad
+            parts.append(table.rows(events, bad))
+        rows = table.in_order(parts)
     except PaimonError as failure:
         return _one(_ROWS, target, 0, pickle.dumps(ConvertedRows(failure=failure)), b"")
     counts = counts_of(rows)

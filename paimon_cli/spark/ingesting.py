@@ -227,7 +227,7 @@ class EventBatch:
         for source, target in self.run.by_source.items():
             if target is not None and target.failure is None and target.next_id <= self.number and target.schema is not None:
                 conversions[source_text(source)] = Conversion(target.name, target.schema, target.sequence, target.derived)
-        return events.select("source", "events").mapInArrow(ConvertingTask(conversions), ROWS_SQL)
+        return events.select("source", "block", "events").mapInArrow(ConvertingTask(conversions), ROWS_SQL)
 
     def _checked(self, rows: DataFrame) -> dict[str, int]:
         """The bytes of the rows of each table that can commit."""

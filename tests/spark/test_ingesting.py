@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from paimon_cli import Catalog, Table, spark
 from paimon_cli.errors import UsageError
 from paimon_cli.pieces import PIECES
+from tests.api.test_ingest_merged import MOVED
 from tests.api.test_ingest_run import check
 from tests.event_streams import Stream, debezium, rows_of, written
 
@@ -153,6 +154,15 @@ def test_names_without_end_end_the_query(session: SparkSession, tmp_path: Path, 
         events.run()
     assert sorted(rows_of(tmp_path, "good")) == ["1", "2"]
     assert len(list((tmp_path / "shop.db").iterdir())) == 3
+
+
+def test_events_of_shards_keep_their_order(session: SparkSession, tmp_path: Path) -> None:
+    """A row that moves from one shard to the other, which was read first."""
+    events = Events(session, tmp_path, primary_key="id")
+    events.add("1", *MOVED)
+    events.run()
+    table = Table.open(str(tmp_path / "shop.db/t"))
+    assert sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist()) == [("1", "new"), ("2", "b")]
 
 
 def test_truncations_stop_their_table(session: SparkSession, tmp_path: Path) -> None:

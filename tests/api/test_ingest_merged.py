@@ -1,0 +1,82 @@
+"""Several tables of a source in one table: their events are applied in the order in which they were read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli import Catalog
+from paimon_cli.errors import BadInput, NotSupported
+from tests.event_streams import Row
+
+
+def event(database: str, kind: str, before: Row | None, after: Row | None, table: str = "t") -> dict[str, Any]:
+    return {"op": kind, "before": before, "after": after, "source": {"db": database, "table": table}}
+
+
+MOVED = [
+    event("d0", "u", {"id": 2, "v": "a"}, {"id": 2, "v": "b"}),
+    event("d1", "d", {"id": 1, "v": "a"}, None),
+    event("d0", "c", None, {"id": 1, "v": "new"}),
+]
+NEWEST = [
+    event("d0", "c", None, {"id": 1, "v": "one"}),
+    event("d1", "c", None, {"id": 1, "v": "two"}),
+    event("d0", "u", {"id": 1, "v": "one"}, {"id": 1, "v": "three"}),
+]
+
+
+def written(folder: Path, *events: Any) -> str:
+    file = folder / "events.json"
+    file.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in events), "utf-8")
+    return str(file)
+
+
+def rows(catalog: Catalog, table: str = "shop.t") -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in catalog.table(table).scan().to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize(("events", "expected"), [(MOVED, [("1", "new"), ("2", "b")]), (NEWEST, [("1", "three")])])
+def test_events_of_shards_keep_their_order(tmp_path: Path, events: list[Row], expected: list[Row]) -> None:
+    catalog = Catalog(tmp_path / "wh")
+    catalog.ingest(written(tmp_path, *events), format="debezium", into="shop", primary_key="id")
+    assert rows(catalog) == expected
+
+
+def test_a_column_that_one_shard_adds_keeps_the_order(tmp_path: Path) -> None:
+    added = event("d0", "u", {"id": 1, "v": "one"}, {"id": 1, "v": "three", "n": 7})
+    catalog = Catalog(tmp_path / "wh")
+    catalog.ingest(written(tmp_path, *NEWEST[:2], added), format="debezium", into="shop", primary_key="id")
+    assert rows(catalog) == [("1", "three", "7")]
+
+
+def test_what_stops_the_table_leaves_out_later_events_of_all_shards(tmp_path: Path) -> None:
+    """And none before it: the run goes on there once the event is mended."""
+    good = [event(f"d{n % 2}", "c", None, {"id": n, "v": "x"}) for n in range(8)]
+    bad = {**good[5], "after": None}
+    catalog = Catalog(tmp_path / "wh")
+    options: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    sums = {"merge-engine": "aggregation", "fields.v.aggregate-function": "listagg"}
+    catalog.create_table("shop.t", columns=["id INT NOT NULL", "v STRING"], primary_key="id", options=sums)
+    catalog.ingest(written(tmp_path, *good[:1]), **options)
+    with pytest.raises(BadInput, match="no image of the row after"):
+        catalog.ingest(written(tmp_path, *good[:5], bad, *good[6:]), **options)
+    assert rows(catalog) == [(n, "x") for n in range(5)]
+    catalog.ingest(written(tmp_path, *good), **options)
+    assert rows(catalog) == [(n, "x") for n in range(8)]
+
+
+def test_a_truncation_of_a_shard_that_is_read_first_stops_the_table(tmp_path: Path) -> None:
+    """The rows of the other shard, which the table meets in the same block, are before and after it."""
+    events = [
+        event("d0", "c", None, {"id": 1, "v": "a"}),
+        event("d0", "t", None, None),
+        event("d1", "c", None, {"id": 2, "v": "a"}),
+    ]
+    catalog = Catalog(tmp_path / "wh")
+    with pytest.raises(NotSupported, match="was emptied by a truncation"):
+        catalog.ingest(written(tmp_path, *events), format="debezium", into="shop", primary_key="id")
+    assert rows(catalog) == [("1", "a")]
