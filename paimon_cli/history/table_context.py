@@ -264,7 +264,7 @@ class TableContext:
         """Raise `NotSupported` for reads that would have to merge files, which are not sorted by key."""
         if not self.options.deletion_vectors_enabled and not self.mode.merge_engine.oldest_wins:
             why = "nothing says which of the rows of a key counts, because its files cannot be merged"
-            hint = "read it with the engine that made it; Paimon requires deletion vectors or merge-engine=first-row here"
+            hint = "read it with the engine that made it; Paimon requires vectors here, or that the first row of a key wins"
             raise NotSupported(f"cannot read {self.address} with pk-clustering-override without deletion vectors", why, hint)
         if self.mode.merge_on_read:
             why = "files that are sorted by clustering.columns cannot be merged with level 0"
