@@ -40,6 +40,18 @@ class JavaPaimon:
         self._process.communicate()
         self._folder.cleanup()
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time of the JVM until now."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def peak_memory(self) -> int:
+        """The largest resident memory of the JVM until now, in bytes."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+
     def _request(self, do: str, table: Path, options: Mapping[str, str] | None = None, **arguments: Any) -> list[Row]:
         answer = _answer(self._process, {"do": do, "table": str(table), "options": dict(options or {}), **arguments})
         if "error" in answer:
