@@ -9,6 +9,7 @@ import shutil
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -253,11 +254,14 @@ class TestKilledWithoutRenames:
             assert not whole.entries()
         assert 10 < changes < 99
 
-    def test_another_table_is_not_deleted_with_the_entry(self) -> None:
+    @pytest.mark.parametrize("is_going", [False, True])
+    def test_another_table_is_not_deleted_with_the_entry(self, is_going: bool) -> None:
+        """Nor by the repetition of a command that was killed while it deleted."""
         table = self.new_table()
         table.drop()
         trash = self.trash(table)
-        entry = trash.find("shop.t", table.url)
+        entry = replace(trash.find("shop.t", table.url), is_going=is_going)
+        trash.storage.overwrite(f"{trash.directory}/{entry.id}/entry", entry.to_json().encode())
         trash.storage.delete_directory(table.url)
         columns = ["k INT NOT NULL", "v STRING"]
         new = Table.create(table.url, columns=columns, primary_key="k", bucket=1, runtime=LOCAL)

@@ -1,0 +1,50 @@
+"""Policies of warehouses, which are read again in each round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
+from paimon_cli.maintain.policy import Policy, PolicyKey
+
+GOAL = "tables: {shop.orders: {goal: %s}}"
+
+
+def test_a_changed_policy_counts_from_the_next_round_on(tmp_path: Path) -> None:
+    file = tmp_path / ".paimon-cli" / "policy.yaml"
+    file.parent.mkdir()
+    place, warned = locate_table(str(tmp_path / "shop.db" / "orders")), list[str]()
+    policies = Policies(Policy(), warned.append)
+
+    def goal() -> object:
+        return policies.of(place).value(PolicyKey.GOAL)
+
+    file.write_text(GOAL % "balanced")
+    assert goal() == "balanced"
+    file.write_text(GOAL % "cost")
+    assert goal() == "balanced"
+    policies.renew()
+    assert goal() == "cost"
+    file.write_text("tables: [")
+    for _ in range(2):
+        policies.renew()
+        assert goal() == "cost", "the last one that could be read"
+    assert len(warned) == 1 and "the last one counts" in warned[0]
+    file.unlink()
+    policies.renew()
+    assert goal() is None
+
+
+def test_counts_of_reads_are_read_again_after_some_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, policies = locate_table(str(tmp_path / "shop.db" / "orders")), Policies(Policy(), pytest.fail)
+    first = policies.reads(place)
+    rounds = 0
+    while policies.reads(place) is first:
+        policies.renew()
+        rounds += 1
+        monkeypatch.setattr("paimon_cli.catalog.warehouse_policy.PolicyFile.reads", lambda file: object())
+        assert rounds <= COUNTS_EVERY
+    assert rounds == COUNTS_EVERY
