@@ -23,7 +23,13 @@ from scripts.bench.measure import MACHINE
 from scripts.judge.peers import JavaPaimon, PaimonCli
 
 _FORMATS = ("parquet", "parquet", "orc", "avro")
-_ENGINES = ({}, {"merge-engine": "partial-update"}, {"deletion-vectors.enabled": "true"}, {"changelog-producer": "input"}, {})
+_ENGINES: tuple[dict[str, str], ...] = (
+    {},
+    {"merge-engine": "partial-update"},
+    {"deletion-vectors.enabled": "true"},
+    {"changelog-producer": "input"},
+    {},
+)
 _FIELDS = (("id", "BIGINT NOT NULL"), ("name", "STRING"), ("amount", "DECIMAL(12, 2)"), ("at", "TIMESTAMP(6)"), ("n", "INT"))
 _OURS = """
 import sys
