@@ -17,6 +17,7 @@ from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wan
 from paimon_cli.lsm.aggregators.catalog import function_of
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import RowKind
+from paimon_cli.options.column_options import SEQUENCE_FIELD
 
 if TYPE_CHECKING:
     from paimon_cli.api.writing import Writing
@@ -139,7 +140,14 @@ class FollowingTable:
         own = {} if schema is None else {column.name: column.type for column in schema.fields if column.name in events.types}
         found = {**events.types, **self.derived.types({**events.types, **own})}
         if self.sequence is not None:
-            found[sequence_column(self.sequence)] = BIGINT
+            number = sequence_column(self.sequence)
+            if number in events.types:
+                raise UsageError(
+                    f"{self.name}: events have a column {number} of their own",
+                    f"--sequence {self.sequence} would put its number there",
+                    f"let the column order a new table with --option {SEQUENCE_FIELD}={number}, or choose another number",
+                )
+            found[number] = BIGINT
         if self.room is not None and (more := len(found.keys() | own.keys()) - self._columns) > 0:
             self.room.take(self.name, more)
             self._columns += more

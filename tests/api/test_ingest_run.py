@@ -729,10 +729,12 @@ def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     catalog.ingest(file, **given)
     assert [json.loads(json.loads(line)["event"]) for line in letters.read_text().splitlines()] == [without]
     assert sorted(rows_of(tmp_path, "t")) == ["1", "3"]
-    with pytest.warns(UserWarning), pytest.raises(BadInput) as caught:
-        plain = written(tmp_path / "plain.json", {"id": 1, "ts": 5})
-        catalog.ingest(plain, format="json", into="plain.t", primary_key="id", sequence="ts")
-    assert "--option sequence.field=ts" in str(caught.value.hint)
+    plain = written(tmp_path / "plain.json", {"id": 1, "ts": 5})
+    clash = maxwell("clash", "c", None, {"id": 1, "ts": "2020-01-01 00:00:00"})
+    for file, form, into in ((plain, "json", "plain.t"), (written(tmp_path / "clash.json", clash), "maxwell", "plain")):
+        with pytest.warns(UserWarning), pytest.raises(UsageError, match="a column ts of their own") as caught:
+            catalog.ingest(file, format=form, into=into, primary_key="id", sequence="ts")
+        assert "--option sequence.field=ts" in str(caught.value.hint)
     catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
     with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):
         catalog.ingest(files[0], format="debezium", into="third", sequence="source.lsn")
