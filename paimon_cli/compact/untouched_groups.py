@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.column_statistics import footer_statistics, leaf_numbers
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, file_format, read_part
+from paimon_cli.bucket.data_file_writer import group_bytes
 from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
 from paimon_cli.bucket.file_encoders import codec_of
@@ -120,11 +121,9 @@ class UntouchedGroups:
         total = sum(run.size for section in sections for run in section) if self.range is None else self.task.size
         for number, section in enumerate(sections):
             base, newer = self._divided(section)
-            if not newer and self.expiry is None and not any(f.file_name in self.task.marked for f in base):
-                continue
             if sum(f.row_count for f in newer) * 2 > sum(f.row_count for f in base):
                 continue
-            if sum(f.file_size for f in base) < PIECES.row_group_bytes // _MOST_COMPRESSED:  # probably a single group
+            if sum(f.file_size for f in base) < group_bytes(self.context.options) // _MOST_COMPRESSED:  # probably a single group
                 continue
             groups = [group for file in base for group in self._groups(file)]
             if groups := self._ascending(groups):
@@ -304,17 +303,18 @@ def _bounds_ascend(groups: Sequence[_Group]) -> bool:
 
 
 def _without_small_neighbours(groups: Sequence[_Group], is_copied: list[bool]) -> list[_Group]:
-    """The groups to copy, without small ones (less than half a usual group) beside rows that are merged: else every compaction
-    would leave more and smaller groups.
+    """The groups to copy, without small ones (less than half a usual group) beside rows that are merged, or at an end, where rows
+    of other sections may be: else every compaction would leave more and smaller groups.
     """
     usual = max(group.size for group in groups)
+    for end in (0, -1):
+        if groups[end].size * 2 < usual:
+            is_copied[end] = False
     for order in (range(1, len(groups)), range(len(groups) - 2, -1, -1)):
         step = -order.step
         for number in order:
             if not is_copied[number + step] and groups[number].size * 2 < usual:
                 is_copied[number] = False
-    if groups[-1].size * 2 < usual:  # later keys become its neighbours
-        is_copied[-1] = False
     return [group for group, copied in zip(groups, is_copied, strict=True) if copied]
 
 

@@ -275,25 +275,54 @@ def test_keys_of_two_columns(tmp_path: Path, copied: list[int], width: int) -> N
     assert list(check_table(context, rows=True)) == []
 
 
+def sizes_of_groups(context: TableContext) -> list[int]:
+    """The rows of each group of the only file."""
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    (file,) = bucket.files
+    footer = pq.read_metadata(context.data_file_path(*bucket.bucket_id, file))
+    return [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+
+
 def test_groups_stay_of_a_healthy_size(tmp_path: Path, copied: list[int]) -> None:
     """Rounds of upserts to a narrow range must not leave more and smaller groups each time."""
     context, r = base(tmp_path / "t"), random.Random(2)
-
-    def groups() -> list[int]:
-        (bucket,) = bucket_files(context, context.snapshots.latest()).values()
-        (file,) = bucket.files
-        footer = pq.read_metadata(context.data_file_path(*bucket.bucket_id, file))
-        return [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
-
-    before = groups()
+    before = sizes_of_groups(context)
     for number in range(40):
         first = 2 * r.randrange(1900)
         write(context, [{"k": k, "v": "new"} for k in (*range(first, first + 200, 2), 4000 + 2 * number)])
         compact(context, strategy="full")
-    after = groups()
+    after = sizes_of_groups(context)
     usual = sorted(before)[len(before) // 2]
     assert sum(count > 0 for count in copied) > 30
     assert sum(after) / len(after) > usual / 2
+
+
+@pytest.mark.parametrize("places", [("above",), ("below",), ("inside", "above"), ("below", "inside", "above")])
+def test_keys_beyond_those_of_the_base(tmp_path: Path, copied: list[int], places: tuple[str, ...]) -> None:
+    """Rows outside of the key range of the base are a section of their own, and leave its groups as they are."""
+    context = base(tmp_path / "t")
+    usual, expected = len(sizes_of_groups(context)), {2 * n: "old" for n in range(2000)}
+    copied.clear()
+    for number in range(12):
+        first = {"inside": 3900, "above": max(expected) + 1, "below": min(expected) - 5}[places[number % len(places)]]
+        new = {k: f"new {number}" for k in range(first, first + 5)}
+        write(context, [{"k": k, "v": v} for k, v in new.items()])
+        compact(context, strategy="full")
+        expected |= new
+    assert len(copied) == 12 and min(copied) >= usual - 3
+    assert len(sizes_of_groups(context)) <= usual + 2
+    assert [(row["k"], row["v"]) for row in stored(context)] == sorted(expected.items())
+    assert list(check_table(context, rows=True)) == []
+
+
+def test_the_table_may_have_smaller_blocks(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the base has several groups is judged by the block size of the table."""
+    monkeypatch.setattr(PIECES, "row_group_bytes", 1 << 20)
+    context = base(tmp_path / "t", {"file.block-size": "4 kb"})
+    write(context, [{"k": 3901, "v": "new"}])
+    compact(context, strategy="full")
+    assert copied[-1] > 0 and len(sizes_of_groups(context)) > 5
+    assert list(check_table(context, rows=True)) == []
 
 
 def test_a_failure_leaves_no_file(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
