@@ -200,19 +200,27 @@ class ObjectStorage:
             keys.setdefault(bucket_and_key(self._service, path)[0], []).append(self._reached(path)[1])
         for bucket, of_bucket in keys.items():
             with self._errors_of(paths[0]):
-                self._delete_keys(self.settings.client(bucket), of_bucket)
+                self._delete_keys(bucket, of_bucket)
 
     def delete_directory(self, path: str) -> None:
         client, key = self._reached(path, is_directory=True)
+        bucket = bucket_and_key(self._service, path)[0]
         with self._errors_of(path):
             for page in client.list(key or None, chunk_size=PIECES.listed_objects):
                 count_requests(LISTINGS)
                 with contextlib.suppress(FileNotFoundError):  # another job deleted some of them first
-                    self._delete_keys(client, [entry["path"] for entry in page])
+                    self._delete_keys(bucket, [entry["path"] for entry in page])
 
-    def _delete_keys(self, client: Any, keys: list[str]) -> None:
+    def _delete_keys(self, bucket: str, keys: list[str]) -> None:
+        """Delete keys together; where the store does not implement that, with a request for each."""
         count_requests(DELETIONS, _pages(len(keys), _DELETED_AT_ONCE[self._service]))
-        client.delete(keys)
+        try:
+            self.settings.client(bucket, together=True).delete(keys)
+        except BaseError as error:
+            if StoreError(error).status not in _NOT_IMPLEMENTED:
+                raise
+            count_requests(DELETIONS, len(keys))
+            self.settings.client(bucket).delete(keys)
 
     def _put_once(self, path: str, data: bytes) -> PutOutcome:
         """Send one conditional put. EXISTS may also mean a conflict of two concurrent writers."""

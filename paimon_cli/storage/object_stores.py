@@ -1,7 +1,8 @@
 """Clients of object stores, configured by Paimon's catalog options and the environment; and the errors of obstore.
 
-Each bucket has two clients. One retries failed requests and resumes interrupted downloads. The other (`once`) never retries: a
-repeated put-if-absent would find the object of its first attempt and mistake it for another writer's.
+Each bucket has several clients. One retries failed requests and resumes interrupted downloads. Another (`once`) never retries: a
+repeated put-if-absent would find the object of its first attempt and mistake it for another writer's. On S3 a third (`together`)
+deletes many objects with one request, which some stores do not implement; the others delete each with a request of its own.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class StoreSettings:
         settings = secrets_of_environment() | profile | dict(self.given)
         return {name: value for name, value in settings.items() if holds_secret(name, value)}
 
-    def client(self, bucket: str, *, once: bool = False) -> Any:
+    def client(self, bucket: str, *, once: bool = False, together: bool = False) -> Any:
         """The client of this process for a bucket (on Azure `container` or `container@host`); thread-safe.
 
         Raises `StorageUnavailable` in a forked process: obstore's threads exist in the parent only, so requests would hang.
@@ -111,7 +112,7 @@ class StoreSettings:
             )
         with _making_clients:
             _process.has_clients = True
-            return _client(self, bucket, once)
+            return _client(self, bucket, once, together and self.service is Service.S3)
 
 
 class _Process:
@@ -130,7 +131,7 @@ _making_clients = threading.Lock()
 
 
 @functools.lru_cache(maxsize=64)
-def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
+def _client(settings: StoreSettings, bucket: str, once: bool, together: bool) -> Any:
     make: Any
     configure: Callable[[str, dict[str, Any]], Configured]
     make, configure = {
@@ -142,6 +143,8 @@ def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
     try:
         name, config, is_plain_http, provider = configure(bucket, dict(settings.given))
         _check_addresses(bucket, config)
+        if settings.service is Service.S3:
+            config["disable_bulk_delete"] = not together
         client = {**_CLIENT, "allow_http": is_plain_http}
         return make(name, config=config, client_options=client, retry_config=retries, credential_provider=provider)
     except (BaseError, ValueError, OSError) as error:
