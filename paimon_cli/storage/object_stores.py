@@ -22,7 +22,7 @@ from typing import Any
 from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
+from paimon_cli.errors import PaimonError, RequestRefused, StorageUnavailable, UsageError, importing
 from paimon_cli.storage.catalog_options import OBJECT_STORES, STORE_PREFIXES, Service
 from paimon_cli.storage.redaction import holds_secret, redact, secrets_of_environment, shown_address, shown_value, without_login
 from paimon_cli.storage.web_address import WebAddress
@@ -258,9 +258,15 @@ def _boto3_provider(profile: str) -> Any:
 
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})\b")
+_STATUS_OF_PART = re.compile(r"request failed for key .*\(code: (\d{3})\)$", re.DOTALL)
 _NOT_CONNECTED = re.compile(r"inner: Http\(\s*HttpError \{\s*kind: Connect,")
 _REQUEST = re.compile(r"(GET|PUT|HEAD|POST|DELETE) https?://[^\s?]+")
 _RESPONSE = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
+_OF_THE_USER = (
+    *("AuthenticationFailed", "ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "NoSuchBucket", "RequestTimeTooSkewed"),
+    *("SignatureDoesNotMatch", "TokenRefreshRequired"),
+)
+"""Codes of refusals that all requests meet, whatever object they are about."""
 _CAUSE = re.compile(r'(?:message: |error: |\w+Error\(\s*)"([^"\n]{1,200})"')
 
 
@@ -272,14 +278,19 @@ class StoreError:
 
     @property
     def status(self) -> int:
-        """HTTP status of the response; 0 if there was none."""
-        found = _STATUS.search(self.text)
+        """HTTP status of the response, or of the part of it that is about one of several objects; 0 if there was none."""
+        found = _STATUS.search(self.text) or _STATUS_OF_PART.search(self.text)
         return int(found[1]) if found else 0
 
     @property
     def is_refusal(self) -> bool:
         """Whether the store rejected the request. After a timeout (408, or 400 on S3) the request may still take effect."""
         return 400 <= self.status < 500 and self.status != 408 and "RequestTimeout" not in self.text
+
+    @property
+    def is_about_the_object(self) -> bool:
+        """Whether the store may grant other requests of this user; not if it does not know the user, or is overloaded."""
+        return self.is_refusal and self.status not in (401, 429) and not any(code in self.text for code in _OF_THE_USER)
 
     @property
     def text(self) -> str:
@@ -323,7 +334,8 @@ class StoreErrors(contextlib.AbstractContextManager[None]):
         is_denied = found.status in (401, 403) or (found.status == 0 and isinstance(error, GenericError))
         hint = _HINTS[service] if is_denied else ""
         why = redact(found.why, self._settings.secrets)
-        return StorageUnavailable(f"{service.value} refused {self._path}", why, hint, path=self._path)
+        error_class = RequestRefused if found.is_about_the_object else StorageUnavailable
+        return error_class(f"{service.value} refused {self._path}", why, hint, path=self._path)
 
 
 _FORMS = {
