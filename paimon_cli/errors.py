@@ -351,10 +351,22 @@ class StorageUnavailable(PaimonError):
     code, exit_code = "PC-UNAVAILABLE", 6
 
 
-class NoAccess(StorageUnavailable):
+class RequestRefused(StorageUnavailable):
+    """The storage answered, and refused what was asked of one file, such as to delete a locked one. It may do so for others."""
+
+
+class NoAccess(RequestRefused):
     """The user may not read or write a file or directory. Trying again does not help."""
 
     code, exit_code = "PC-NO-ACCESS", 2
+
+
+class FilesLeft(StorageUnavailable):
+    """The storage refused to delete some of several files. The others, `deleted`, are gone; `refused` ones are left."""
+
+    def __init__(self, what: str, why: str = "", hint: str = "", *, deleted: int, refused: int, **details: Any) -> None:
+        super().__init__(what, why, hint, deleted=deleted, refused=refused, **details)
+        self.deleted, self.refused = deleted, refused
 
 
 class TookTooLong(StorageUnavailable):

@@ -213,6 +213,7 @@ CUTS_NOTHING = {
         "catalog/table_listing": "OPENED_AT_ONCE",
         "jobs/service/compaction_service": "PROBES_AT_ONCE",
         "catalog/metastore/filesystem": "LISTED_AT_ONCE",
+        "storage/object_storage": "_DELETING_THREADS",
         "storage/ranged_file": "_FETCH_THREADS",
     },
     "memory, estimates and defaults of what is simulated": {

@@ -27,13 +27,14 @@ from paimon_cli.maintain.expire_changelogs import (
 )
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import carry_out, files_to_delete_now, plan_expiry
-from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, delete_files, delete_portion, measured
+from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, check_deletions, delete_files, delete_portion, measured
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.maintenance import ExpireOptions
+from paimon_cli.storage.storage import Deletions
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 DELETIONS_PER_READ = 100
@@ -57,7 +58,12 @@ def deletion(context: TableContext, engine: Engine | None, progress: Progress) -
                 tuple(files[start : start + PIECES.reclaimed_task_files])
                 for start in range(0, len(files), PIECES.reclaimed_task_files)
             ]
-            return sum(engine.run_tasks(functools.partial(delete_portion, context.storage), portions, progress.advance))
+            done = Deletions()
+            for of_portion in engine.run_tasks(
+                functools.partial(delete_portion, context.storage), portions, lambda part: progress.advance(part.deleted)
+            ):
+                done.add(of_portion)
+            return check_deletions(context, done)
 
     return delete
 

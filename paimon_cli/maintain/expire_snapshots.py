@@ -12,6 +12,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from paimon_cli.commit.commit_records import forgotten_records
 from paimon_cli.commit.snapshot_publish import publish_again
@@ -24,10 +25,12 @@ from paimon_cli.maintain.needed_files import (
     NeededFiles,
     SharedManifests,
     changelog_entries,
+    check_deletions,
     data_files_to_delete,
     delete_files,
     files_made_dead,
     files_of_lists,
+    how_to_delete_later,
     index_files,
     key_of_file,
     manifest_lists,
@@ -36,11 +39,12 @@ from paimon_cli.maintain.needed_files import (
     statistics_files,
     total_size,
 )
-from paimon_cli.maintain.removed_versions import delete_named_first
+from paimon_cli.maintain.removed_versions import ranked
 from paimon_cli.maintain.retention import Protections, Retention, expiring_range, overdue_resurrected, tagged_snapshots
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import remove_empty_directory
+from paimon_cli.options.option_text import counted
+from paimon_cli.storage.storage import Deletions, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
 OnRead = Callable[[int], None]
@@ -153,15 +157,34 @@ def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFile
     if plan is None:
         _write_missing_hint(context)
         return ExpirySummary()
-    _delete_snapshots(context, plan)
+    gone: list[int] = []
+    try:
+        _delete_snapshots(context, plan, gone)
+        return _delete_their_files(context, plan, delete)
+    except StorageUnavailable as error:
+        if gone:
+            which = str(gone[0]) if len(gone) == 1 else f"{gone[0]} to {gone[-1]}"
+            error.extend_why(f"before that, {counted(len(gone), 'snapshot')} had been deleted: {which}")
+            error.set_hint(how_to_delete_later(context, error.path))
+        raise
+
+
+def _delete_their_files(context: TableContext, plan: ExpiryPlan, delete: DeleteFiles) -> ExpirySummary:
+    """Delete the files. If the storage refuses some, all others go nevertheless: orphans are found without their manifests."""
     now = _current_protections(context)
+    of_data, of_metadata = Deletions(), Deletions()
     data = list(plan.data_files(context, now))
-    data_files = delete(file.path for file in data)
+    of_data.run(lambda: delete(file.path for file in data))
     metadata = list(plan.metadata_files(context, now))
-    metadata_files = delete_named_first(metadata, delete)
+    for files in ranked(metadata):
+        of_metadata.run(partial(delete, files))
     if context.options.snapshot_clean_empty_directories:
         _remove_empty_directories(context, data)
-    return ExpirySummary(plan.snapshot_ids, data_files, metadata_files, total_size(data) + total_size(metadata))
+    done = Deletions()
+    done.add(of_data)
+    done.add(of_metadata)
+    check_deletions(context, done)
+    return ExpirySummary(plan.snapshot_ids, of_data.deleted, of_metadata.deleted, total_size(data) + total_size(metadata))
 
 
 def _remove_empty_directories(context: TableContext, data: list[FileToDelete]) -> None:
@@ -200,11 +223,12 @@ def _current_protections(context: TableContext) -> Protections:
     return Protections(tags, elsewhere)
 
 
-def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
+def _delete_snapshots(context: TableContext, plan: ExpiryPlan, deleted: list[int]) -> None:
     """Delete the snapshot files. If changelogs outlive snapshots, each snapshot becomes a long-lived changelog first.
 
     They are deleted one by one, oldest first: a slow writer takes the snapshot before its own as a sign that its own has not
-    expired (`snapshot_publish`), and a gap would make readers take the older snapshots for resurrected ones.
+    expired (`snapshot_publish`), and a gap would make readers take the older snapshots for resurrected ones. So none is deleted
+    after one that the storage refuses. `deleted` receives the ids of those that are gone.
 
     A concurrent rollback may remove the snapshot that is to stay. It checks afterwards that its target still exists, as this
     function does for the snapshot to stay, so that one of them sees the other. Raises `Conflict`.
@@ -213,6 +237,7 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
     gone: list[Snapshot] = []
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
         storage.delete(layout.snapshot(number))
+        deleted.append(number)
     for snapshot in plan.snapshots:
         if context.snapshots.find(plan.kept.id) != plan.kept:
             break
@@ -220,6 +245,7 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
             storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
         storage.delete(layout.snapshot(snapshot.id))
         gone.append(snapshot)
+        deleted.append(snapshot.id)
     if _is_rolled_back(context, plan.kept):
         _put_back(context, gone)
         what = f"snapshots of {context.address} were not expired"

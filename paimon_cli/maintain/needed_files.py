@@ -19,14 +19,16 @@ from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import Storage, deleted_together
+from paimon_cli.storage.storage import Deletions, Storage, delete_each, deleted_together
 from paimon_cli.storage.threads import in_parallel
 
 FileKey = tuple[bytes, int, str]
 """Partition, bucket and name of a data file: whatever its level, it is one file on storage."""
 _NO_STATS = SimpleStats()
 DeleteFiles = Callable[[Iterable[str]], int]
-"""Deletes files by path and returns how many it was given; a missing file is not an error."""
+"""Deletes files by path and returns how many it was given; a missing file is not an error. Raises `FilesLeft` at the end if the
+storage refused some.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,19 +383,33 @@ def delete_files(context: TableContext, on_done: Callable[[int], None] | None = 
     """A function that deletes in this process, with few requests or in parallel; `on_done` gets numbers of deleted files."""
 
     def delete(paths: Iterable[str]) -> int:
-        remaining = iter(paths)
-        return sum(
-            delete_portion(context.storage, portion, context.read_threads, on_done)
-            for portion in iter(lambda: list(islice(remaining, PIECES.deleted_files)), [])
-        )
+        remaining, done = iter(paths), Deletions()
+        for portion in iter(lambda: list(islice(remaining, PIECES.deleted_files)), []):
+            done.add(delete_portion(context.storage, portion, context.read_threads, on_done))
+        return check_deletions(context, done)
 
     return delete
 
 
-def delete_portion(storage: Storage, paths: Sequence[str], threads: int = 1, on_done: Callable[[int], None] | None = None) -> int:
-    """Delete files that may go in any order; returns their number. Raises the first failure."""
-    together = deleted_together(storage, paths)
-    for count in [len(paths)] if together else (1 for _ in in_parallel(storage.delete, paths, threads)):
+def check_deletions(context: TableContext, done: Deletions) -> int:
+    """The number of deleted files. Raises `FilesLeft` if the storage refused some, with the command that deletes these later."""
+    return done.check(how_to_delete_later(context, None if done.first is None else done.first.path))
+
+
+def how_to_delete_later(context: TableContext, path: str | None = None) -> str:
+    """The hint about files that nothing names any more and that are still there, such as `path`."""
+    outside = " --external-paths" if path is not None and not path.startswith(f"{context.url}/") else ""
+    command = f"paimon-cli orphans rm {context.layout.argument} --apply{outside}"
+    return f"what is left are orphans; once the storage allows it, and they are a day old: {command}"
+
+
+def delete_portion(
+    storage: Storage, paths: Sequence[str], threads: int = 1, on_done: Callable[[int], None] | None = None
+) -> Deletions:
+    """Delete files that may go in any order. Those that the storage refuses are counted; any other failure is raised at once."""
+    if deleted_together(storage, paths):
+        done = Deletions(len(paths))
         if on_done is not None:
-            on_done(count)
-    return len(paths)
+            on_done(done.deleted)
+        return done
+    return delete_each(storage, paths, threads, on_done)

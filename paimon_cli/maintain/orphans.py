@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from paimon_cli.errors import Refused, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
-from paimon_cli.maintain.needed_files import DeleteFiles
+from paimon_cli.maintain.needed_files import DeleteFiles, check_deletions
 from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.table_layout import (
     CHANGELOG_PREFIX,
@@ -23,7 +24,7 @@ from paimon_cli.metadata.table_layout import (
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.guarded_storage import MARKER, PROBE_PREFIX
 from paimon_cli.storage.injected import BelatedClock
-from paimon_cli.storage.storage import FileStatus, remove_empty_directory
+from paimon_cli.storage.storage import Deletions, FileStatus, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
 DATA, MANIFEST, INDEX, STATISTICS, TEMPORARY = "data", "manifest", "index", "statistics", "temporary"
@@ -197,19 +198,24 @@ def find_orphans(context: TableContext, older_than: int, force: bool = False, ex
 def remove_orphans(
     context: TableContext, orphans: Orphans, delete: DeleteFiles, set_aside: SetAside | None = None
 ) -> list[Candidate]:
-    """Delete portion by portion; returns what was deleted. Then remove empty directories, if the storage has directories."""
+    """Delete portion by portion; returns what was deleted. Then remove empty directories, if the storage has directories.
+
+    Raises `FilesLeft` at the end if the storage refused some files.
+    """
     deleted: list[Candidate] = []
+    done = Deletions()
     for portion in _portions(orphans.files):
         orphans.used.refresh()
         unused = [file for file in portion if file.name not in orphans.used.names]
         if set_aside is not None:
             for file in unused:
                 set_aside(file.path)
-        delete(file.path for file in unused)
+        done.run(partial(delete, [file.path for file in unused]))
         deleted += unused
     emptied = {file.path.rpartition("/")[0] for file in deleted if file.kind == DATA or PROBE_PREFIX in file.path}
     for directory in sorted({*orphans.empty_directories, *emptied}, key=lambda path: (-path.count("/"), path)):
         remove_empty_directory(context.storage, directory)
+    check_deletions(context, done)
     return deleted
 
 

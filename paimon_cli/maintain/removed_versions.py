@@ -51,11 +51,19 @@ ROLLBACK, FAST_FORWARD, TAGS, CHANGELOGS = "rollback", "fast-forward", "tags", "
 
 
 def delete_named_first(files: Iterable[FileToDelete], delete: DeleteFiles) -> int:
-    """Delete files before the manifests, and manifests before the lists, that name them; returns how many."""
-    ranked: dict[int, list[str]] = {}
+    """Delete files before the manifests, and manifests before the lists, that name them; returns how many.
+
+    If the storage refuses some, what names them stays: by that a repetition finds them.
+    """
+    return sum(delete(paths) for paths in ranked(files))
+
+
+def ranked(files: Iterable[FileToDelete]) -> list[list[str]]:
+    """The paths in lists, in the order of their deletion; those of one list may go in any order."""
+    by_rank: dict[int, list[str]] = {}
     for file in files:
-        ranked.setdefault(rank_of(file.kind), []).append(file.path)
-    return sum(delete(ranked[rank]) for rank in sorted(ranked))
+        by_rank.setdefault(rank_of(file.kind), []).append(file.path)
+    return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 @dataclass(frozen=True)

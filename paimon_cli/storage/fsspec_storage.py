@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from fsspec.core import url_to_fs
 
-from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import PaimonError, Refused, RequestRefused, StorageUnavailable, UsageError
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import bound_of, check_size
 from paimon_cli.storage.redaction import redact, without_login
@@ -194,7 +194,8 @@ class _LibraryErrors(contextlib.AbstractContextManager[None]):
             raise FileNotFoundError(self._path) from None
         if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:
             why = redact(f"{type(error).__name__}: {error}", self._options)
-            raise StorageUnavailable(f"the storage refused {self._path}", why, path=self._path) from None
+            error_class = RequestRefused if isinstance(error, PermissionError) else StorageUnavailable
+            raise error_class(f"the storage refused {self._path}", why, path=self._path) from None
 
 
 def _status(directory: str, entry: Mapping[str, Any]) -> FileStatus:

@@ -29,7 +29,7 @@ from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
 from paimon_cli.storage.ranged_file import RangedFile
 from paimon_cli.storage.read_bounds import check_size
-from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.storage import Deletions, FileStatus, PutOutcome, delete_each
 from paimon_cli.storage.time_bounds import check_time
 
 _PARTS_AT_ONCE = 2
@@ -40,6 +40,8 @@ _MAX_COPIED_AT_ONCE = 5 << 30
 _NOT_IMPLEMENTED = (405, 501)
 _DELETED_AT_ONCE = {Service.S3: 1000, Service.AZURE: 256, Service.GOOGLE: 1}
 """How many objects of a bucket obstore deletes with one request."""
+_DELETING_THREADS = 16
+"""Requests at a time that delete one object each, after one for many has failed."""
 _LISTED_AT_ONCE = {Service.S3: 1000, Service.AZURE: 5000, Service.GOOGLE: 1000}
 """How many entries a page of a listing has."""
 
@@ -200,19 +202,36 @@ class ObjectStorage:
             keys.setdefault(bucket_and_key(self._service, path)[0], []).append(self._reached(path)[1])
         for bucket, of_bucket in keys.items():
             with self._errors_of(paths[0]):
-                self._delete_keys(self.settings.client(bucket), of_bucket)
+                self._delete_keys(bucket, of_bucket)
 
     def delete_directory(self, path: str) -> None:
         client, key = self._reached(path, is_directory=True)
+        bucket, done = bucket_and_key(self._service, path)[0], Deletions()
         with self._errors_of(path):
             for page in client.list(key or None, chunk_size=PIECES.listed_objects):
                 count_requests(LISTINGS)
-                with contextlib.suppress(FileNotFoundError):  # another job deleted some of them first
-                    self._delete_keys(client, [entry["path"] for entry in page])
+                done.add(self._delete_page(bucket, [entry["path"] for entry in page], path))
+        done.check()
 
-    def _delete_keys(self, client: Any, keys: list[str]) -> None:
+    def _delete_page(self, bucket: str, keys: list[str], path: str) -> Deletions:
+        """Delete keys together, or else one by one: what is refused does not keep the others. Raises any other failure."""
+        try:
+            with self._errors_of(path):
+                self._delete_keys(bucket, keys)
+            return Deletions(len(keys))
+        except (StorageUnavailable, FileNotFoundError):  # or another job has deleted some of them first
+            return delete_each(self, [f"{path.partition('://')[0]}://{bucket}/{key}" for key in keys], _DELETING_THREADS)
+
+    def _delete_keys(self, bucket: str, keys: list[str]) -> None:
+        """Delete keys together; where the store does not implement that, with a request for each."""
         count_requests(DELETIONS, _pages(len(keys), _DELETED_AT_ONCE[self._service]))
-        client.delete(keys)
+        try:
+            self.settings.client(bucket, together=True).delete(keys)
+        except BaseError as error:
+            if StoreError(error).status not in _NOT_IMPLEMENTED:
+                raise
+            count_requests(DELETIONS, len(keys))
+            self.settings.client(bucket).delete(keys)
 
     def _put_once(self, path: str, data: bytes) -> PutOutcome:
         """Send one conditional put. EXISTS may also mean a conflict of two concurrent writers."""

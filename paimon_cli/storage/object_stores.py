@@ -1,7 +1,8 @@
 """Clients of object stores, configured by Paimon's catalog options and the environment; and the errors of obstore.
 
-Each bucket has two clients. One retries failed requests and resumes interrupted downloads. The other (`once`) never retries: a
-repeated put-if-absent would find the object of its first attempt and mistake it for another writer's.
+Each bucket has several clients. One retries failed requests and resumes interrupted downloads. Another (`once`) never retries: a
+repeated put-if-absent would find the object of its first attempt and mistake it for another writer's. On S3 a third (`together`)
+deletes many objects with one request, which some stores do not implement; the others delete each with a request of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError, importing
+from paimon_cli.errors import PaimonError, RequestRefused, StorageUnavailable, UsageError, importing
 from paimon_cli.storage.catalog_options import OBJECT_STORES, STORE_PREFIXES, Service
 from paimon_cli.storage.redaction import holds_secret, redact, secrets_of_environment, shown_address, shown_value, without_login
 from paimon_cli.storage.web_address import WebAddress
@@ -98,7 +99,7 @@ class StoreSettings:
         settings = secrets_of_environment() | profile | dict(self.given)
         return {name: value for name, value in settings.items() if holds_secret(name, value)}
 
-    def client(self, bucket: str, *, once: bool = False) -> Any:
+    def client(self, bucket: str, *, once: bool = False, together: bool = False) -> Any:
         """The client of this process for a bucket (on Azure `container` or `container@host`); thread-safe.
 
         Raises `StorageUnavailable` in a forked process: obstore's threads exist in the parent only, so requests would hang.
@@ -111,7 +112,7 @@ class StoreSettings:
             )
         with _making_clients:
             _process.has_clients = True
-            return _client(self, bucket, once)
+            return _client(self, bucket, once, together and self.service is Service.S3)
 
 
 class _Process:
@@ -130,7 +131,7 @@ _making_clients = threading.Lock()
 
 
 @functools.lru_cache(maxsize=64)
-def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
+def _client(settings: StoreSettings, bucket: str, once: bool, together: bool) -> Any:
     make: Any
     configure: Callable[[str, dict[str, Any]], Configured]
     make, configure = {
@@ -142,6 +143,8 @@ def _client(settings: StoreSettings, bucket: str, once: bool) -> Any:
     try:
         name, config, is_plain_http, provider = configure(bucket, dict(settings.given))
         _check_addresses(bucket, config)
+        if settings.service is Service.S3:
+            config["disable_bulk_delete"] = not together
         client = {**_CLIENT, "allow_http": is_plain_http}
         return make(name, config=config, client_options=client, retry_config=retries, credential_provider=provider)
     except (BaseError, ValueError, OSError) as error:
@@ -255,9 +258,15 @@ def _boto3_provider(profile: str) -> Any:
 
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})\b")
+_STATUS_OF_PART = re.compile(r"request failed for key .*\(code: (\d{3})\)$", re.DOTALL)
 _NOT_CONNECTED = re.compile(r"inner: Http\(\s*HttpError \{\s*kind: Connect,")
 _REQUEST = re.compile(r"(GET|PUT|HEAD|POST|DELETE) https?://[^\s?]+")
 _RESPONSE = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
+_OF_THE_USER = (
+    *("AuthenticationFailed", "ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "NoSuchBucket", "RequestTimeTooSkewed"),
+    *("SignatureDoesNotMatch", "TokenRefreshRequired"),
+)
+"""Codes of refusals that all requests meet, whatever object they are about."""
 _CAUSE = re.compile(r'(?:message: |error: |\w+Error\(\s*)"([^"\n]{1,200})"')
 
 
@@ -269,14 +278,19 @@ class StoreError:
 
     @property
     def status(self) -> int:
-        """HTTP status of the response; 0 if there was none."""
-        found = _STATUS.search(self.text)
+        """HTTP status of the response, or of the part of it that is about one of several objects; 0 if there was none."""
+        found = _STATUS.search(self.text) or _STATUS_OF_PART.search(self.text)
         return int(found[1]) if found else 0
 
     @property
     def is_refusal(self) -> bool:
         """Whether the store rejected the request. After a timeout (408, or 400 on S3) the request may still take effect."""
         return 400 <= self.status < 500 and self.status != 408 and "RequestTimeout" not in self.text
+
+    @property
+    def is_about_the_object(self) -> bool:
+        """Whether the store may grant other requests of this user; not if it does not know the user, or is overloaded."""
+        return self.is_refusal and self.status not in (401, 429) and not any(code in self.text for code in _OF_THE_USER)
 
     @property
     def text(self) -> str:
@@ -320,7 +334,8 @@ class StoreErrors(contextlib.AbstractContextManager[None]):
         is_denied = found.status in (401, 403) or (found.status == 0 and isinstance(error, GenericError))
         hint = _HINTS[service] if is_denied else ""
         why = redact(found.why, self._settings.secrets)
-        return StorageUnavailable(f"{service.value} refused {self._path}", why, hint, path=self._path)
+        error_class = RequestRefused if found.is_about_the_object else StorageUnavailable
+        return error_class(f"{service.value} refused {self._path}", why, hint, path=self._path)
 
 
 _FORMS = {

@@ -100,7 +100,7 @@ class SimulatedSettings(StoreSettings):
     def secrets(self) -> dict[str, str]:
         return {}
 
-    def client(self, bucket: str, *, once: bool = False) -> Any:
+    def client(self, bucket: str, *, once: bool = False, together: bool = False) -> Any:
         return SimulatedClient(f"s3://{bucket}", self.serve)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import Conflict, DamagedFile, StorageUnavailable
+from paimon_cli.errors import Conflict, DamagedFile, FilesLeft, RequestRefused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
@@ -333,3 +334,64 @@ def test_changes_that_outlive_their_snapshots(tmp_path: Path) -> None:
     assert changelogs.ids() == [1, 2] and context.storage.read_bytes(context.layout.latest_changelog_hint) == b"2"
     assert written == {entry.file.file_name for number in changelogs.all() for entry in context.manifests.delta_entries(number)}
     assert written <= {Path(path).name for path in files_of(context)}, "without a producer the written files are the changelog"
+
+
+class Locked(LocalStorage):
+    """Refuses to delete files with one of these parts in their paths, as an object lock or the policy of a bucket does."""
+
+    def __init__(self, *parts: str, error: type[StorageUnavailable] = RequestRefused) -> None:
+        super().__init__()
+        self.parts, self.error = parts, error
+
+    def delete(self, path: str) -> None:
+        if any(part in path for part in self.parts):
+            raise self.error(f"the store refused {path}", "locked", path=path)
+        super().delete(path)
+
+
+def test_a_locked_file_does_not_keep_the_others(tmp_path: Path) -> None:
+    """Of data files and of manifests, all but the locked ones go, and the error says what was done and what is to be done."""
+    context = table_of_five(tmp_path)
+    plan = plan_expiry(context, KEEP_ONE)
+    assert plan is not None
+    going = {file.path for file in files_to_delete_now(context, plan)}
+    locked = next(path for path in sorted(going) if "/bucket-" in path), next(path for path in going if "/manifest-list-" in path)
+    opened = TableContext.open(context.url, storage=Locked(*locked))
+    with pytest.raises(FilesLeft) as left:
+        expire_snapshots(opened, KEEP_ONE)
+    assert {path for path in going if Path(path).exists()} == set(locked)
+    error = left.value
+    assert error.what == "10 files deleted, 2 refused" and (error.deleted, error.refused) == (10, 2)
+    assert error.why == f"the store refused {locked[0]} (locked)\n  before that, 4 snapshots had been deleted: 1 to 4"
+    assert error.hint.endswith(f"a day old: paimon-cli orphans rm {context.url} --apply") and error.exit_code == 6
+    assert pickle.loads(pickle.dumps(error)).message == error.message
+    assert context.snapshots.ids() == [5] and not list(check_table(context, rows=True))
+
+
+@pytest.mark.parametrize(
+    ("part", "error", "gone", "which"),
+    [
+        ("/snapshot-3", RequestRefused, [1, 2], "2 snapshots had been deleted: 1 to 2"),
+        ("/snapshot-2", RequestRefused, [1], "1 snapshot had been deleted: 1"),
+        ("/bucket-", StorageUnavailable, [1, 2, 3, 4], "4 snapshots had been deleted: 1 to 4"),
+    ],
+)
+def test_what_was_done_before_a_failure_is_said(
+    tmp_path: Path, part: str, error: type[StorageUnavailable], gone: list[int], which: str
+) -> None:
+    """Snapshots go oldest first, so that none goes after one that is refused; a store that fails is asked no further."""
+    context = table_of_five(tmp_path)
+    opened = TableContext.open(context.url, storage=Locked(part, error=error))
+    before = files_of(context)
+    with pytest.raises(error, match=which) as failure:
+        expire_snapshots(opened, KEEP_ONE)
+    assert f"paimon-cli orphans rm {context.url} --apply" in failure.value.hint
+    assert context.snapshots.ids() == [number for number in range(1, 6) if number not in gone]
+    assert files_of(context) == before
+
+
+def test_before_anything_was_deleted_the_error_is_that_of_the_store(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    with pytest.raises(RequestRefused) as failure:
+        expire_snapshots(TableContext.open(context.url, storage=Locked("/snapshot-1")), KEEP_ONE)
+    assert failure.value.why == "locked" and failure.value.hint == ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, Refused, UsageError
+from paimon_cli.errors import DamagedFile, FilesLeft, Refused, RequestRefused, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
@@ -592,3 +592,27 @@ def test_used_names_are_read_as_columns(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(ManifestReader, "manifest", decoded)
     used = UsedNames(TableContext.open(context.url))
     assert used.refresh() == 4 and expected < used.names
+
+
+def test_locked_orphans_do_not_keep_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In no portion: no run would ever get past them."""
+    monkeypatch.setattr(PIECES, "orphan_portion_files", 3)
+    context = table_of_five(tmp_path)
+    bucket = next(Path(context.url).glob("bucket-*"))
+    for number in range(10):
+        (bucket / f"data-{number}.parquet").write_bytes(b"x")
+    make_old(context)
+
+    class Locked(LocalStorage):
+        def delete(self, path: str) -> None:
+            if path.endswith(("data-1.parquet", "data-5.parquet")):
+                raise RequestRefused(f"the store refused {path}", "locked", path=path)
+            super().delete(path)
+
+    orphans = found(context)
+    assert len(orphans.files) == 10
+    with pytest.raises(FilesLeft, match=r"^8 files deleted, 2 refused: .*data-1\.parquet \(locked\)") as left:
+        remove(TableContext.open(context.url, storage=Locked()), orphans)
+    assert f"paimon-cli orphans rm {context.url} --apply" in left.value.hint
+    assert [file.name for file in found(context).files] == ["data-1.parquet", "data-5.parquet"]
+    assert remove(context, found(context)) == 2

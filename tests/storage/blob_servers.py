@@ -33,11 +33,14 @@ class Answered:
 
 
 class BlobServer:
-    """Blobs of all buckets by `bucket/key`; parts of uploads by the id of the upload, or by the blob on Azure."""
+    """Blobs of all buckets by `bucket/key`; parts of uploads by the id of the upload, or by the blob on Azure. `locked`: blobs
+    that nobody may delete.
+    """
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.parts: dict[str, dict[str, bytes]] = {}
+        self.locked: set[str] = set()
         self._changing = threading.Lock()
 
     def __enter__(self) -> BlobServer:
@@ -118,6 +121,8 @@ class GoogleServer(BlobServer):
             if "uploadId" in query:
                 self.parts.pop(query["uploadId"], None)
                 return Answered(204)
+            if path in self.locked:
+                return _error(403, "RetentionPolicyNotMet")
             return _error(404, "NoSuchKey") if self.blobs.pop(path, None) is None else Answered(204)
         if "uploads" in query:
             upload = uuid.uuid4().hex
@@ -192,10 +197,14 @@ class AzureServer(BlobServer):
         lines: list[str] = []
         for number, target in enumerate(re.findall(rb"^DELETE (\S+) HTTP", body, re.M)):
             path = unquote(urlsplit(target.decode()).path).lstrip("/").removeprefix(f"{account}/")
-            gone = self.blobs.pop(path, None) is not None
-            status = "202 Accepted" if gone else "404 The specified blob does not exist."
+            if path in self.locked:
+                status, code = "409 This operation is not permitted as the blob is immutable.", "BlobImmutableDueToPolicy"
+            elif self.blobs.pop(path, None) is not None:
+                status, code = "202 Accepted", ""
+            else:
+                status, code = "404 The specified blob does not exist.", "BlobNotFound"
             lines += [f"--{boundary}", "Content-Type: application/http", f"Content-ID: {number}", "", f"HTTP/1.1 {status}"]
-            lines += ["x-ms-version: 2023-11-03"] + ([] if gone else ["x-ms-error-code: BlobNotFound"]) + ["", ""]
+            lines += ["x-ms-version: 2023-11-03"] + ([f"x-ms-error-code: {code}"] if code else []) + ["", ""]
         text = "\r\n".join([*lines, f"--{boundary}--", ""])
         return Answered(202, text.encode(), {"Content-Type": f"multipart/mixed; boundary={boundary}"})
 

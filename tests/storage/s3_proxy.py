@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import http.client
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -61,12 +62,14 @@ class Served:
 class S3Proxy:
     """Runs while its `with` block does; `rule` may be changed at any time. `requests`: all that came in, `served`: with times.
 
-    `delay`: seconds that each request takes at least, as over a network.
+    `delay`: seconds that each request takes at least, as over a network. `locked`: parts of the names of objects that nobody may
+    delete, whatever else one request deletes; each of these is refused for itself.
     """
 
     def __init__(self, upstream_port: int, rule: Rule = lambda request: Fate.PASS, delay: float = 0) -> None:
         self.rule = rule
         self.delay = delay
+        self.locked: tuple[str, ...] = ()
         self.requests: list[Request] = []
         self.served: list[Served] = []
         self.upstream_port = upstream_port
@@ -125,11 +128,19 @@ class _Handler(BaseHTTPRequestHandler):
         if fate is Fate.LOSE_REQUEST:
             self.close_connection = True
             return
+        refusals = b""
+        if self.command == "POST" and self.path.endswith("?delete"):
+            body, refusals = self._without_locked(body)
+        if self.command == "DELETE" and self._is_locked(self.path):
+            self._answer(403, {}, b"<Error><Code>AccessDenied</Code><Message>locked</Message></Error>")
+            return
         dropped = HOP_BY_HOP | ({"if-none-match", "x-goog-if-generation-match"} if fate is Fate.UNCONDITIONAL else set())
         upstream = http.client.HTTPConnection("127.0.0.1", self.proxy.upstream_port)
+        if refusals:
+            dropped |= {"content-length", "content-md5"}
         upstream.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() not in dropped})
         answer = upstream.getresponse()
-        content = answer.read()
+        content = answer.read().replace(b"</DeleteResult>", refusals + b"</DeleteResult>") if refusals else answer.read()
         upstream.close()
         if fate is Fate.LOSE_ANSWER:
             self.close_connection = True
@@ -140,6 +151,22 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             content = content[: len(content) // 2]
         self._answer(answer.status, headers, content, length)
+
+    def _is_locked(self, name: str) -> bool:
+        return any(part in name for part in self.proxy.locked)
+
+    def _without_locked(self, body: bytes) -> tuple[bytes, bytes]:
+        """A request for many objects without the locked ones, and what S3 answers for each of these."""
+        refusals = b""
+
+        def left_out(found: re.Match[bytes]) -> bytes:
+            nonlocal refusals
+            if not self._is_locked(found[1].decode()):
+                return found[0]
+            refusals += b"<Error><Key>%s</Key><Code>AccessDenied</Code><Message>locked</Message></Error>" % found[1]
+            return b""
+
+        return re.sub(b"<Object><Key>(.*?)</Key></Object>", left_out, body), refusals
 
     def _answer(self, status: int, headers: dict[str, str], content: bytes, length: int | None = None) -> None:
         self.proxy.served.append(Served(self._asked, self._begun, time.monotonic(), len(content)))

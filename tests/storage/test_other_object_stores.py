@@ -20,9 +20,10 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import CommitUnknown, NotFound, Refused, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, FilesLeft, NotFound, Refused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.needed_files import delete_portion
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage import guarded_storage
@@ -321,6 +322,23 @@ class TestDeletingMany:
         with pytest.raises(StorageUnavailable, match="/gone/f7"):
             delete_all(store.storage, paths)
         assert [key for key in store.blobs if key.startswith("gone/")] == ["gone/f7"]
+
+    def test_a_locked_file_does_not_keep_the_others(self, store: Store) -> None:
+        """Whether they are deleted together or with their directory; each is refused in the words of its service."""
+        if isinstance(store.server, StoreProgram):
+            pytest.skip("the program has no locks")
+        paths = [f"{store.root}/gone/f{number}" for number in range(9)]
+        store.server.locked.add(f"{store.bucket}/gone/f3")
+        for delete in (
+            lambda: delete_portion(store.storage, paths).check("later"),
+            lambda: store.storage.delete_directory(f"{store.root}/gone"),
+        ):
+            store.fill(f"gone/f{number}" for number in range(9))
+            with pytest.raises(FilesLeft, match=r"^8 files deleted, 1 refused: .* refused .*/gone/f3 ") as left:
+                delete()
+            assert (left.value.deleted, left.value.refused, left.value.hint) in ((8, 1, "later"), (8, 1, ""))
+            assert [key for key in store.blobs if key.startswith("gone/")] == ["gone/f3"]
+        store.server.locked.clear()
 
     def test_a_missing_file_is_no_error(self, store: Store) -> None:
         store.fill(f"gone/f{number}" for number in range(8))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, Rewritt
 from paimon_cli.jobs.erasure.inventory import SNAPSHOT, Inventory, StoredFile, StoredVersion, paths_of
 from paimon_cli.jobs.erasure.metadata_rewrite import IndexFiles, MetadataRewrite
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.maintain.needed_files import FileKey, NeededFiles, delete_portion
+from paimon_cli.maintain.needed_files import FileKey, NeededFiles, delete_files
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.metadata.manifests import LISTS_PROPERTY
@@ -46,7 +47,7 @@ from paimon_cli.metadata.snapshot import COMPACT, SEQUENCE_PROPERTY, Snapshot, r
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.storage.storage import PublishesSnapshots, ServesVersions, delete_all, remove_empty_directory
+from paimon_cli.storage.storage import Deletions, PublishesSnapshots, ServesVersions, delete_all, remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
 _LEASE = "compaction"
@@ -387,9 +388,10 @@ class Erasure:
         old = sorted({path for record in self.unfinished for path in record.all_files(context)} - named)
         paths = [f"{context.layout.root}/{path}" for path in old]
         data = [path for path in paths if path.rpartition("/")[0].rpartition("/")[2].startswith("bucket-")]
-        for some in (data, [path for path in paths if path not in set(data)]):
-            for start in range(0, len(some), PIECES.deleted_files):
-                delete_portion(context.storage, some[start : start + PIECES.deleted_files], context.read_threads)
+        done, delete, of_data = Deletions(), delete_files(context), set(data)
+        for some in (data, [path for path in paths if path not in of_data]):
+            done.run(partial(delete, some))
+        done.check("these files still hold erased rows, or name them; once the storage allows it, run the same erasure again")
         for directory in sorted({path.rpartition("/")[0] for path in data}):
             while directory != context.layout.root and remove_empty_directory(context.storage, directory):
                 directory = directory.rpartition("/")[0]
