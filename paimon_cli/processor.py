@@ -22,8 +22,10 @@ OWN_WORKER = "PAIMON_CLI_OWN_WORKER"
 CPU_INFO = Path("/proc/cpuinfo")
 _OF_ONE_CORE = 4096
 """Bytes at the beginning of `CPU_INFO` that describe the first core."""
-_NAMES = (((2, 4), "X86_V4"), ((2, 0), "AVX512F"))
-"""What the feature is called since which version of numpy, newest first. A name that a version does not know has no effect."""
+_NAMES = (((2, 4), "X86_V4", "X86_V3"), ((2, 0), "AVX512F", "AVX2"))
+"""What the feature is called since which version of numpy, newest first, and AVX2. A name that a version does not know has no
+effect.
+"""
 
 
 def fast_sort(environment: Mapping[str, str], cpu_info: Path = CPU_INFO) -> dict[str, str]:
@@ -31,7 +33,13 @@ def fast_sort(environment: Mapping[str, str], cpu_info: Path = CPU_INFO) -> dict
     if VARIABLE in environment or not sorts_slowly_with_avx512(cpu_info):
         return {}
     version = numpy_version()
-    return next(({VARIABLE: name} for since, name in _NAMES if version >= since), {})
+    return next(({VARIABLE: name} for since, name, _ in _NAMES if version >= since), {})
+
+
+def switched_off(given: str) -> tuple[bool, bool]:
+    """Whether a value of the variable switches AVX-512 off, and AVX2, in the installed numpy."""
+    version, named = numpy_version(), set(re.split(r"[,\s]+", given))
+    return next(((wide in named, narrow in named) for since, wide, narrow in _NAMES if version >= since), (False, False))
 
 
 def sorts_slowly_with_avx512(cpu_info: Path = CPU_INFO) -> bool:

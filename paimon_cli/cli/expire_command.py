@@ -106,7 +106,7 @@ def _summary_text(done: Expired) -> str:
         return f"no {noun} is due to expire"
     size = f" of {human_size(done.size)}" if done.size else ""
     commit = "" if done.snapshot is None else f", dropped by snapshot {done.snapshot}"
-    files = f", {counted(done.files, 'file')}{size} deleted with them" if done.files else ""
+    files = f", {counted(done.files, 'file')}{size} in all" if done.files else ""
     sent = f"; {done.requests:,} requests, {done.delete_requests:,} of them to delete" if done.requests is not None else ""
     return f"{counted(len(done.removed), noun)} deleted {_listed(done.removed)}{files}{commit}{sent}"
 

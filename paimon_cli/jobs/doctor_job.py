@@ -22,7 +22,7 @@ from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.maintain.orphans import TOLERATED_MILLIS
 from paimon_cli.options.option_text import human_size
-from paimon_cli.processor import VARIABLE, fast_sort, sorts_slowly_with_avx512
+from paimon_cli.processor import VARIABLE, fast_sort, sorts_slowly_with_avx512, switched_off
 from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX, check_commits, race_probes
 
@@ -86,11 +86,20 @@ def examine_sort(environment: Mapping[str, str]) -> Fact | Finding:
     found, command = f"{took}, where {FAST_SORT} are possible: ", ""
     if not ours:
         found += "this release of numpy has no switch for its AVX-512 sort, which is slow on this processor"
-    elif (given := environment.get(VARIABLE)) in (None, ours[VARIABLE]):
+    elif (given := environment.get(VARIABLE)) is None:
         found += "something else slows this machine down"
     else:
-        found += f"{VARIABLE} is '{given}', so numpy uses its AVX-512 sort, which is slow on this processor"
-        command = f"export {VARIABLE}={ours[VARIABLE]}"
+        is_avx512_off, is_avx2_off = switched_off(given)
+        if is_avx512_off and not is_avx2_off:
+            found += "something else slows this machine down"
+        else:
+            why = (
+                "so numpy uses neither its AVX-512 sort nor the one with AVX2, which is the fast one"
+                if is_avx512_off
+                else "so numpy uses its AVX-512 sort, which is slow on this processor"
+            )
+            found += f"{VARIABLE} is '{given}', {why}"
+            command = f"export {VARIABLE}={ours[VARIABLE]}"
     return Finding("PD033", WARNING, "sort", found, command)
 
 

@@ -398,8 +398,9 @@ def check_deletions(context: TableContext, done: Deletions) -> int:
 
 def how_to_delete_later(context: TableContext, path: str | None = None) -> str:
     """The hint about files that nothing names any more and that are still there, such as `path`."""
-    outside = " --external-paths" if path is not None and not path.startswith(f"{context.url}/") else ""
-    command = f"paimon-cli orphans rm {context.layout.argument} --apply{outside}"
+    command = f"paimon-cli orphans rm {context.layout.argument} --apply"
+    if path is not None and not path.startswith(f"{context.url}/"):
+        command = f"paimon-cli orphans rm {context.layout.argument} --external-paths --apply"
     return f"what is left are orphans; once the storage allows it, and they are a day old: {command}"
 
 

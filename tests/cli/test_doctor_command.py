@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli import Table
+from paimon_cli import Table, processor
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings import bucket_rules, history_rules
@@ -292,6 +292,10 @@ def test_the_time_of_a_sort_is_measured_as_commands_have_it() -> None:
     ("given", "name", "why", "command"),
     [
         ("AVX9", "X86_V4", f"{VARIABLE} is 'AVX9', so numpy uses its AVX-512 sort", f"export {VARIABLE}=X86_V4"),
+        ("X86_V3 X86_V4", "X86_V4", f"{VARIABLE} is 'X86_V3 X86_V4', so numpy uses neither", f"export {VARIABLE}=X86_V4"),
+        ("X86_V4,X86_V3", "X86_V4", "nor the one with AVX2, which is the fast one", f"export {VARIABLE}=X86_V4"),
+        ("X86_V3", "X86_V4", "so numpy uses its AVX-512 sort", f"export {VARIABLE}=X86_V4"),
+        ("X86_V4 AVX512_ICL", "X86_V4", "something else slows", ""),
         ("X86_V4", "X86_V4", "something else slows", ""),
         (None, "X86_V4", "something else slows", ""),
         ("", None, "this release of numpy has no switch", ""),
@@ -301,6 +305,7 @@ def test_a_slow_sort_says_why(
     monkeypatch: pytest.MonkeyPatch, given: str | None, name: str | None, why: str, command: str
 ) -> None:
     monkeypatch.setattr(doctor_job, "_MEASURE", "print(36.2)")
+    monkeypatch.setattr(processor, "numpy_version", lambda: (2, 4))
     monkeypatch.setattr(doctor_job, "fast_sort", lambda environment: {} if name is None else {VARIABLE: name})
     environment = {**os.environ, **({} if given is None else {VARIABLE: given})}
     for slow_processor in (False, True):

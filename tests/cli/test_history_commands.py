@@ -47,6 +47,15 @@ def test_expire_shows_asks_and_does(run: Run, table: str) -> None:
     run("expire", table, "--retain-max", 1, "--retain-min", 2, code=2)
 
 
+def test_the_summary_counts_the_snapshot_files_among_all(run: Run, table: str) -> None:
+    def there() -> int:
+        return sum(path.is_file() and path.name not in ("EARLIEST", "LATEST") for path in Path(table).rglob("*"))
+
+    before = there()
+    out = run("expire", table, "--retain-max", 1, "-y").out
+    assert re.fullmatch(r"2 snapshots deleted \(1, 2\), 6 files of [0-9.]+ k?B in all\n", out) and before - there() == 6
+
+
 def test_retention_of_the_table_applies_and_ages_are_parsed(run: Run, table: str) -> None:
     assert "no snapshot" in run("expire", table, "-y").out
     assert "no snapshot" in run("expire", table, "--retain-min", 1, "--older-than", "1d", "-y").out
