@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
@@ -105,7 +105,7 @@ class Compaction(OpenedCatalog):
             damaged: list[PaimonError] = []
             for table in chosen_tables(chosen, self._locate, metastore, self.branch, damaged.append):
                 try:
-                    found = within(look_seconds(chosen, metastore), partial(planned, table), table.name)
+                    found = within(look_seconds(chosen, metastore), functools.partial(planned, table), table.name)
                 except PaimonError as error:
                     rounds.append(TableRound(table.name, RoundState.FAILED, error=error))
                     continue
@@ -185,7 +185,7 @@ class Compaction(OpenedCatalog):
         policies = self._policies() if chosen.whole else None
         served = self._served(TableChoice.of(chosen), metastore, chosen.dedicated, leases is not None, policies)
         service_id = SystemRandom().uuid()
-        taken = self._taken_by_others(clock, service_id)
+        taken = self._taken_by_others(clock, service_id, policies)
         budget = (
             None if chosen.budget is None else Budget.of(chosen.budget, clock, taken(chosen.budget.size is not None, None) or ())
         )
@@ -233,9 +233,11 @@ class Compaction(OpenedCatalog):
         seconds = self._metastore.table_seconds
         return LedgerWatcher(watcher, ledger, service, clock, self.runtime.warn, seconds, requests)
 
-    def _taken_by_others(self, clock: Clock, service: str) -> TakenElsewhere:
+    def _taken_by_others(self, clock: Clock, service: str, policies: Policies | None = None) -> TakenElsewhere:
         """What other services, and this one before it was restarted, have taken in the last day by the ledger of the warehouse.
 
+        Where tables share the budget of a line of `policies`, other tables that the line is about count, too: they may be served
+        by other services.
         Without a ledger, nothing. A round that has not ended, because it goes on or was killed, counts with all that it was
         granted.
         """
@@ -250,7 +252,8 @@ class Compaction(OpenedCatalog):
 
         def taken(is_size: bool, tables: Collection[str] | None) -> list[tuple[int, float]] | None:
             try:
-                return within(seconds, lambda: spending.taken(is_size, tables), "the ledger of the last day")
+                counts = _sharing(tables, policies)
+                return within(seconds, lambda: spending.taken(is_size, counts), "the ledger of the last day")
             except PaimonError as error:
                 self.runtime.warn(f"what other services have taken of the budget is not known: {error}")
                 return None
@@ -290,7 +293,7 @@ class Compaction(OpenedCatalog):
 
         for chosen in chosen_by(choice):
             if not choice.is_listed:
-                within(metastore.table_seconds, partial(opened, chosen), chosen.name)
+                within(metastore.table_seconds, functools.partial(opened, chosen), chosen.name)
 
         lists = _TableLists(found, self.runtime.warn)
 
@@ -298,7 +301,7 @@ class Compaction(OpenedCatalog):
             if policies is not None:
                 policies.renew()
             places = (place for part in choice.one_by_one() for place in lists.of(part))
-            return [as_served(place, partial(context_at, place), policies) for place in places]
+            return [as_served(place, functools.partial(context_at, place), policies) for place in places]
 
         return served
 
@@ -313,8 +316,8 @@ def as_served(place: TableLocation, opened: Callable[[], TableContext], policies
 
     if policies is None:
         return ServedTable(place.name, opened)
-    reads = counted_reads(partial(policies.proportion_read, place))
-    return ServedTable(place.name, opened, policies.of(place), reads, partial(policies.reads_from, place))
+    reads = counted_reads(functools.partial(policies.proportion_read, place))
+    return ServedTable(place.name, opened, policies.of(place), reads, functools.partial(policies.reads_from, place))
 
 
 @dataclass
@@ -381,3 +384,19 @@ def _warning_once(warn: Callable[[str], None]) -> OnDamage:
 def look_seconds(choice: TableChoice, metastore: Metastore) -> float:
     """The time of a look at a table, without a bound if no other table waits for it."""
     return math.inf if choice.is_single else metastore.table_seconds
+
+
+def _sharing(tables: Collection[str] | None, policies: Policies | None) -> Callable[[str], bool]:
+    """Whether a table, by its name, shares the daily budget of these, which stands in a line of a policy; None for all."""
+    from paimon_cli.maintain.policy import PolicyKey
+
+    if tables is None:
+        return lambda table: True
+
+    @functools.cache
+    def line(table: str) -> tuple[str, int] | None:
+        setting = None if policies is None else policies.about(table).settings.get(PolicyKey.BUDGET)
+        return None if setting is None else (setting.source, setting.line)
+
+    lines = {line(table) for table in tables} - {None}
+    return lambda table: table in tables or line(table) in lines

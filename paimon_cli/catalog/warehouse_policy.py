@@ -237,6 +237,12 @@ class Policies:
             self._tables[key] = TablePolicy(tuple(met))
         return self._tables[key]
 
+    def about(self, name: str) -> TablePolicy:
+        """What the policies that were read say about a table by its name, `db.table`, which may be no table any more."""
+        database, _, table = name.partition(".")
+        met = [setting for policy in (*self._kept.values(), self.own) for setting in policy.about(database, table).settings]
+        return TablePolicy(tuple(met))
+
     def proportion_read(self, location: TablePlace, partition: str) -> float:
         """How often a partition of a table is read, in proportion to the mean; 1 where nothing is known."""
         return self.reads(location).proportion(".".join(name_of_place(location)), partition)

@@ -395,19 +395,21 @@ class TablePolicy:
         """Whether the table is not maintained now."""
         return self.windows is not None and self.windows.closes(now_millis) is None
 
-    def last_of(self, key: str) -> tuple[Setting | None, Setting | None]:
-        """The last lines about a retention: of the user's own configuration, and of the warehouse, which only lengthens."""
+    def last_of(self, key: str, of_table: int | None = None) -> tuple[Setting | None, Setting | None]:
+        """The last lines about a setting: of the user's own configuration, and of the warehouse.
+
+        `of_table`: a retention of the table; lines of the warehouse that would shorten it do not count, nor override others.
+        """
         of_key = [setting for setting in self.met if setting.key == key]
         own = [setting for setting in of_key if setting.is_own]
-        others = [setting for setting in of_key if not setting.is_own]
+        others = [setting for setting in of_key if not setting.is_own and (of_table is None or setting.value >= of_table)]
         return (own[-1] if own else None), (others[-1] if others else None)
 
     def kept(self, key: str, of_table: int) -> tuple[int, Setting | None]:
         """A retention, given the table's own, and the line that set it: that of the user, else the longer one."""
-        own, other = self.last_of(key)
-        if own is not None:
-            return own.value, own
-        return (other.value, other) if other is not None and other.value > of_table else (of_table, None)
+        own, other = self.last_of(key, of_table)
+        counts = own if own is not None else other
+        return (of_table, None) if counts is None else (counts.value, counts)
 
 
 NO_POLICY = TablePolicy()

@@ -59,7 +59,7 @@ def changed_options(policy: TablePolicy, options: TableOptions, given: Mapping[s
         policy.kept(PolicyKey.SNAPSHOTS_MIN, options.snapshot_num_retained_min),
         policy.kept(PolicyKey.SNAPSHOTS_MAX, options.snapshot_num_retained_max),
     )
-    own_time, of_warehouse = policy.last_of(PolicyKey.SNAPSHOTS)
+    own_time, of_warehouse = policy.last_of(PolicyKey.SNAPSHOTS, options.snapshot_time_retained)
     if own_time is None and of_warehouse is not None and by_most is None:
         most = _MOST  # no number ends the time that the warehouse asks for
     wanted: dict[str, int | None] = {
@@ -114,28 +114,31 @@ def judged_settings(policy: TablePolicy, options: TableOptions | None) -> list[J
 
 
 def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None) -> JudgedSetting:
-    own, other = policy.last_of(setting.key)
+    key, of_table = setting.key, None if options is None else _of_table(setting.key, options)
+    own, other = policy.last_of(key, None if key == PolicyKey.RUNS else of_table)
     counts = own if own is not None else other
+    option = OPTION_OF_KEY.get(key)
+    if options is not None and option is not None and not setting.is_own and own is None:
+        lengthens = "the policy of a warehouse may only lengthen retention"
+        if of_table is None:
+            return JudgedSetting(setting, Effect.WITHOUT, f"the table keeps partitions for good, and {lengthens}")
+        if key != PolicyKey.RUNS and setting.value < of_table:
+            is_number = key in (PolicyKey.SNAPSHOTS_MIN, PolicyKey.SNAPSHOTS_MAX)
+            shown = of_table if is_number else duration_text(of_table)
+            return JudgedSetting(setting, Effect.WITHOUT, f"{option} of the table is {shown}, and {lengthens}")
     if counts is not None and setting is not counts:
         return JudgedSetting(setting, Effect.OVERRIDDEN, f"by {counts.place}")
-    if setting.is_own or options is None or setting.key not in OPTION_OF_KEY:
-        return JudgedSetting(setting, Effect.IN_FORCE)
-    option = OPTION_OF_KEY[setting.key]
-    of_table = {
+    if key == PolicyKey.RUNS and not setting.is_own and of_table is not None and setting.value >= of_table:
+        return JudgedSetting(setting, Effect.WITHOUT, f"{option} of the table is {of_table}")
+    return JudgedSetting(setting, Effect.IN_FORCE)
+
+
+def _of_table(key: str, options: TableOptions) -> int | None:
+    """What the options of the table say about a setting; None if they say nothing."""
+    return {
         PolicyKey.SNAPSHOTS: options.snapshot_time_retained,
         PolicyKey.SNAPSHOTS_MIN: options.snapshot_num_retained_min,
         PolicyKey.SNAPSHOTS_MAX: options.snapshot_num_retained_max,
         PolicyKey.PARTITIONS: options.partition_expiration_time,
         PolicyKey.RUNS: options.compaction_trigger,
-    }[setting.key]
-    if of_table is None:
-        why = "the table keeps partitions for good, and the policy of a warehouse may only lengthen retention"
-        return JudgedSetting(setting, Effect.WITHOUT, why)
-    if setting.key == PolicyKey.RUNS:
-        is_void, why = setting.value >= of_table, f"{option} of the table is {of_table}"
-    else:
-        is_void = setting.value < of_table
-        is_number = setting.key in (PolicyKey.SNAPSHOTS_MIN, PolicyKey.SNAPSHOTS_MAX)
-        shown = of_table if is_number else duration_text(of_table)
-        why = f"{option} of the table is {shown}, and the policy of a warehouse may only lengthen retention"
-    return JudgedSetting(setting, Effect.WITHOUT, why) if is_void else JudgedSetting(setting, Effect.IN_FORCE)
+    }.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from paimon_cli.maintain.ledger import DAY_MILLIS, Ledger, LedgerFile, LedgerKind, LedgerRound
@@ -40,13 +40,15 @@ class Spending:
                 found.setdefault(each.key, each)
         return [found[key] for key in sorted(found)]
 
-    def taken(self, is_size: bool, tables: Collection[str] | None = None) -> list[tuple[int, float]]:
-        """What was taken as moments (epoch millis) and bytes, or millis if not `is_size`. Of some `tables` by name, or of all."""
+    def taken(self, is_size: bool, counts: Callable[[str], bool] = lambda table: True) -> list[tuple[int, float]]:
+        """What was taken, as moments (epoch millis) and bytes, or millis if not `is_size`. `counts`: whether a table does, by
+        name.
+        """
         return [
             (each.started, step.bytes_read + step.upkeep_bytes if is_size else step.seconds * 1000)
             for each in self.rounds()
             for step in each.steps
-            if tables is None or step.table in tables
+            if counts(step.table)
         ]
 
     def _of(self, file: LedgerFile) -> tuple[LedgerRound, ...]:

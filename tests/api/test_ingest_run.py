@@ -731,9 +731,11 @@ def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     assert sorted(rows_of(tmp_path, "t")) == ["1", "3"]
     plain = written(tmp_path / "plain.json", {"id": 1, "ts": 5})
     clash = maxwell("clash", "c", None, {"id": 1, "ts": "2020-01-01 00:00:00"})
-    for file, form, into in ((plain, "json", "plain.t"), (written(tmp_path / "clash.json", clash), "maxwell", "plain")):
+    clashing = written(tmp_path / "clash.json", clash)
+    calls: list[dict[str, Any]] = [{"format": "json", "into": "plain.t"}, {"format": "maxwell", "into": "plain"}]
+    for file, given in zip((plain, clashing), calls, strict=True):
         with pytest.warns(UserWarning), pytest.raises(UsageError, match="a column ts of their own") as caught:
-            catalog.ingest(file, format=form, into=into, primary_key="id", sequence="ts")
+            catalog.ingest(file, **given, primary_key="id", sequence="ts")
         assert "--option sequence.field=ts" in str(caught.value.hint)
     catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
     with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):

@@ -170,6 +170,19 @@ def test_services_share_one_budget_while_they_run(tmp_path: Path, monkeypatch: p
     assert len(table.files()) == 9 and sum(row.bytes_read for row in rows) <= size + 9000
 
 
+def test_services_of_different_tables_share_the_budget_of_a_line(tmp_path: Path) -> None:
+    sizes = {name: sum(file.size for file in make(tmp_path, name, 9).files()) for name in ("one", "two")}
+    policy = tmp_path / "wh" / ".paimon-cli" / "policy.yaml"
+    policy.parent.mkdir(exist_ok=True)
+    policy.write_text(f"catalog: {{goal: latency, budget: {max(sizes.values()) + 9000}b/day}}\n")
+    catalog = Catalog(str(tmp_path / "wh"))
+    wait_for_reads()
+    for name in sizes:
+        watched = Rounds(HandClock())
+        catalog.watch([f"shop.{name}"], watcher=watched, max_rounds=1, interval=1, expire=True, whole=True, lease=0)
+    assert [len(catalog.table(f"shop.{name}").files()) for name in sizes] == [1, 9]
+
+
 def test_a_restart_counts_what_the_upkeep_was_charged(tmp_path: Path) -> None:
     table = make(tmp_path, "many", 9)
     table.alter.set({"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"})

@@ -152,6 +152,13 @@ def test_no_number_ends_the_time_that_a_warehouse_asks_for() -> None:
     assert changed(both, {"snapshot.num-retained.max": "10"})["snapshot.num-retained.max"] == "100"
 
 
+def test_a_line_that_would_shorten_retention_overrides_no_other() -> None:
+    text = "catalog: {retention: {snapshots: 3 d}}\ntables: {'*.orders': {retention: {snapshots: 10 min}}}\n"
+    both = met(of_warehouse(text))
+    assert changed(both, {"snapshot.time-retained": "1 h"})["snapshot.time-retained"] == f"{3 * DAY} ms"
+    assert changed(both, {"snapshot.time-retained": "1 min"})["snapshot.time-retained"] == "600000 ms"
+
+
 def test_the_user_may_shorten_retention() -> None:
     longer = of_warehouse("catalog: {retention: {snapshots: 7 d, tags: 90 d}}")
     day = met(longer, of_user("catalog: {retention: {snapshots: 1 d, snapshots-max: 5, partitions: 30 d, tags: 2 d}}"))

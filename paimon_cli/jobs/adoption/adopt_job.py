@@ -72,7 +72,7 @@ def new_table(adoption: Adoption) -> Iterator[TableContext]:
     try:
         schema = create_table(location, adoption.definition).schema
     except AlreadyExists as error:
-        error.set_hint("choose another name; after a killed run the table may be complete")
+        _say_what_is_there(error, location)
         raise
     context = open_table(location)
     try:
@@ -82,6 +82,19 @@ def new_table(adoption: Adoption) -> Iterator[TableContext]:
         if ended.outcome is CommitOutcome.REFUSED and not ended.snapshots:
             _forget(location, lambda: drop_table(context.storage, context.layout, schema, context.clock, context.random))
         raise
+
+
+def _say_what_is_there(error: AlreadyExists, location: TableLocation) -> None:
+    """A killed run leaves its table, with all of the rows or without a snapshot."""
+    try:
+        is_empty = open_table(location).snapshots.latest() is None
+    except PaimonError:
+        is_empty = False
+    error.set_hint(
+        "choose another name; it has no snapshot, as after a killed run: then drop it, and adopt again"
+        if is_empty
+        else "choose another name; after a killed run the table may be complete"
+    )
 
 
 def _place(

@@ -5,16 +5,34 @@ A source is not trusted: no name in it leads elsewhere (`Footers` refuses links)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection, Sequence
 from urllib.parse import unquote
 
-from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.errors import BadInput, NotFound, NotSupported, UsageError
 from paimon_cli.jobs.adoption.source import HIVE_NULL, AdoptedFile, Source
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.threads import in_parallel
 
 _MAX_LEVELS = 15
 """The most directories of partitions, one in another."""
+
+
+_LOGS = {
+    "_delta_log": ("a Delta table", "its log says which files count"),
+    ".hoodie": ("a Hudi table", "its timeline says which files count"),
+    "metadata": ("an Iceberg table", "its metadata says which files count"),
+}
+
+
+def expect_no_log(directory: str, names: Collection[str]) -> None:
+    """Raise `NotSupported` if a name says that a log decides which of the files count."""
+    for name, (what, why) in _LOGS.items():
+        if name in names:
+            hint = "let its own engine write the rows into a table of Paimon, or export them as Parquet files"
+            if name == "metadata":
+                hint = f"paimon-cli adopt {shlex.quote(directory)} --as DB.TABLE"
+            raise NotSupported(f"{directory} is {what}", f"{why}, and files in a part of it are not adopted", hint)
 
 
 class PartitionWalk:
@@ -43,7 +61,9 @@ class PartitionWalk:
                     f"{directories[0][0].path} is below {_MAX_LEVELS} directories", "no table has that many partition columns"
                 )
             inner = [(entry, (*values, self._value(entry))) for entry, values in directories]
-            listed = in_parallel(self._storage.list_directory, (entry.path for entry, _ in inner), self._threads)
+            listed = list(in_parallel(self._storage.list_directory, (entry.path for entry, _ in inner), self._threads))
+            for (entry, _), found in zip(inner, listed, strict=True):
+                expect_no_log(entry.path, {each.name for each in found if not each.name.startswith("metadata")})
             level = [
                 (entry, values)
                 for (_, values), found in zip(inner, listed, strict=True)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from paimon_cli.errors import NotFound, NotSupported, UsageError
-from paimon_cli.jobs.adoption.directories import PartitionWalk
+from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.jobs.adoption.directories import PartitionWalk, expect_no_log
 from paimon_cli.jobs.adoption.source import Source
 from paimon_cli.storage.storage_for_url import storage_for_url
 
-_FOREIGN = {
-    "_delta_log": ("a Delta table", "its log says which files count"),
-    ".hoodie": ("a Hudi table", "its timeline says which files count"),
-}
 _BUCKET = re.compile(r"bucket-([0-9]+|postpone)")
 """The name of a directory in which Paimon keeps data files."""
 
@@ -31,16 +27,49 @@ def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> S
     if not entries:
         raise NotFound(f"there are no files in {root}", "it does not exist, or is empty", "name the directory of the files")
     names = {entry.name: entry for entry in entries}
-    for name, (what, why) in _FOREIGN.items():
-        if name in names:
-            hint = "let its own engine write the rows into a table of Paimon, or export them as Parquet files"
-            raise NotSupported(f"{root} is {what}", f"{why}, and it is not read here", hint)
+    expect_no_log(root, names.keys() - {"metadata"})
     if names.keys() >= {"schema", "snapshot"}:
         raise UsageError(f"{root} is a table of Paimon already", hint="paimon-cli tables clone copies it")
     if "metadata" in names and names["metadata"].is_directory:
         metadata = [entry.name for entry in storage.list_directory(names["metadata"].path)]
-        if any(name.endswith(".metadata.json") for name in metadata):
+        if _is_iceberg(metadata):
             from paimon_cli.jobs.adoption.iceberg import iceberg_source
 
             return iceberg_source(storage, root, metadata)
+    _expect_whole(url if "://" in url else root, storage_options)
     return PartitionWalk(storage, root, threads).source(entries)
+
+
+def _expect_whole(url: str, storage_options: Mapping[str, Any]) -> None:
+    """Raise `NotSupported` for directories of partitions or data files within a table whose log says which files count."""
+    above, name = _split(url)
+    while above:
+        expect_no_log(above, _logs_in(above, storage_options))
+        if "=" not in name and name != "data":
+            return
+        above, name = _split(above)
+
+
+def _logs_in(url: str, storage_options: Mapping[str, Any]) -> set[str]:
+    """The names in a directory; `metadata` only if it is that of an Iceberg table.
+
+    None of a directory that cannot be listed: it may belong to others, which is no reason to refuse what lies below.
+    """
+    try:
+        storage, root = storage_for_url(url, storage_options, confined=True)
+        names = {entry.name for entry in storage.list_directory(root)}
+        if "metadata" in names and not _is_iceberg(entry.name for entry in storage.list_directory(f"{root}/metadata")):
+            names.remove("metadata")
+    except PaimonError:
+        return set()
+    return names
+
+
+def _is_iceberg(metadata: Iterable[str]) -> bool:
+    return any(name.endswith(".metadata.json") for name in metadata)
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The directory above, and the name in it; '' for what has none."""
+    above, _, name = url.rstrip("/").rpartition("/")
+    return ("" if above.endswith(("/", ":")) else above), name

@@ -86,6 +86,31 @@ def test_other_directories_are_refused(tmp_path: Path, paths: list[str], error: 
         found(tmp_path / "source")
 
 
+@pytest.mark.parametrize(
+    ("log", "source", "what"),
+    [
+        ("_delta_log/0.json", "dt=1", "a Delta table"),
+        ("_delta_log/0.json", "dt=1/h=2", "a Delta table"),
+        ("dt=1/_delta_log/0.json", "", "a Delta table"),
+        ("dt=1/.hoodie/x", "", "a Hudi table"),
+        ("metadata/v1.metadata.json", "data", "an Iceberg table"),
+        ("metadata/v1.metadata.json", "data/dt=1", "an Iceberg table"),
+    ],
+)
+def test_a_part_of_a_table_with_a_log_is_no_source(tmp_path: Path, log: str, source: str, what: str) -> None:
+    """Its log may say that files there no longer count."""
+    write(tmp_path / "t" / log)
+    write(tmp_path / "t" / source / ("dt=1/a.parquet" if not source else "a.parquet"))
+    with pytest.raises(NotSupported, match=what):
+        found(tmp_path / "t" / source)
+
+
+def test_other_directories_beside_the_source_do_not_matter(tmp_path: Path) -> None:
+    write(tmp_path / "t" / "metadata" / "notes.txt")
+    write(tmp_path / "t" / "data" / "a.parquet")
+    assert len(found(tmp_path / "t" / "data").files) == 1
+
+
 @pytest.mark.parametrize("name", ["bucket-0", "bucket-postpone"])
 def test_a_bucket_of_a_table_is_no_source(tmp_path: Path, name: str) -> None:
     write(tmp_path / "t" / name / "data-1.parquet")
