@@ -398,10 +398,10 @@ def check_deletions(context: TableContext, done: Deletions) -> int:
 
 def how_to_delete_later(context: TableContext, path: str | None = None) -> str:
     """The hint about files that nothing names any more and that are still there, such as `path`."""
-    command = f"paimon-cli orphans rm {context.layout.argument} --apply"
+    when = "what is left are orphans; once the storage allows it, and they are a day old"
     if path is not None and not path.startswith(f"{context.url}/"):
-        command = f"paimon-cli orphans rm {context.layout.argument} --external-paths --apply"
-    return f"what is left are orphans; once the storage allows it, and they are a day old: {command}"
+        return f"{when}, delete them: paimon-cli orphans rm {context.layout.argument} --external-paths --apply --yes"
+    return f"{when}, delete them: paimon-cli orphans rm {context.layout.argument} --apply --yes"
 
 
 def delete_portion(

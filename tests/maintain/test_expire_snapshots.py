@@ -363,7 +363,8 @@ def test_a_locked_file_does_not_keep_the_others(tmp_path: Path) -> None:
     error = left.value
     assert error.what == "10 files deleted, 2 refused" and (error.deleted, error.refused) == (10, 2)
     assert error.why == f"the store refused {locked[0]} (locked)\n  before that, 4 snapshots had been deleted: 1 to 4"
-    assert error.hint.endswith(f"a day old: paimon-cli orphans rm {context.url} --apply") and error.exit_code == 6
+    assert error.hint.endswith(f"a day old, delete them: paimon-cli orphans rm {context.url} --apply --yes")
+    assert error.exit_code == 6
     assert pickle.loads(pickle.dumps(error)).message == error.message
     assert context.snapshots.ids() == [5] and not list(check_table(context, rows=True))
 
