@@ -62,8 +62,8 @@ class PartitionWalk:
                 )
             inner = [(entry, (*values, self._value(entry))) for entry, values in directories]
             listed = list(in_parallel(self._storage.list_directory, (entry.path for entry, _ in inner), self._threads))
-            for (entry, _), found in zip(inner, listed, strict=True):
-                expect_no_log(entry.path, {each.name for each in found if not each.name.startswith("metadata")})
+            for (directory, _), entries_of in zip(inner, listed, strict=True):
+                expect_no_log(directory.path, {entry.name for entry in entries_of} - {"metadata"})
             level = [
                 (entry, values)
                 for (_, values), found in zip(inner, listed, strict=True)
