@@ -154,20 +154,20 @@ class IngestRun:
         self._apply_decoded(found, marks)
 
     def _apply_decoded(self, found: Decoded, marks: BlockMarks) -> None:
-        for event in found.bad:
-            self.letters.add(event, self.format.name)
-        blocks = dict[str, list[TableEvents]]()
+        bad, blocks = list(found.bad), dict[str, list[TableEvents]]()
         for events in found.events:
             target = self.by_source[events.table]
             if target.failure is None:
                 blocks.setdefault(target.name, []).append(events)
         for name, parts in blocks.items():
-            self._apply_parts(self.targets[name], parts, marks)
+            bad += self._apply_parts(self.targets[name], parts, marks)
+        self._set_apart(bad)
 
-    def _apply_parts(self, target: IngestTarget, parts: Sequence[TableEvents], marks: BlockMarks) -> None:
+    def _apply_parts(self, target: IngestTarget, parts: Sequence[TableEvents], marks: BlockMarks) -> list[BadEvent]:
         """Apply what a block of events has for one table, perhaps of several tables of the source.
 
         These come one after the other. If one has an event that the table cannot take, the events of the others before it count.
+        Returns bad events that are yet to be set apart.
         """
         bad = list[BadEvent]()
         failure: PaimonError | None = None
@@ -177,8 +177,9 @@ class IngestRun:
             if target.end is not None and at >= target.end:
                 continue
             if events.truncates:  # commits at once
-                self._set_apart(target, bad)
+                self._set_apart(bad)
                 self.letters.flush()
+                target.bad_events += len(bad)
                 bad = []
             of_part = list(events.bad)
             try:
@@ -190,14 +191,16 @@ class IngestRun:
             except PaimonError as problem:
                 failure = problem if target.end_at(at) else failure
             bad += of_part
-        self._set_apart(target, [event for event in bad if target.end is None or event.position <= target.end])
+        bad = [event for event in bad if target.end is None or event.position <= target.end]
+        target.bad_events += len(bad)
         target.hold(marks)
         if failure is not None:
             self.stop(target, failure)
+        return bad
 
-    def _set_apart(self, target: IngestTarget, bad: Sequence[BadEvent]) -> None:
-        target.bad_events += len(bad)
-        for event in bad:
+    def _set_apart(self, bad: Sequence[BadEvent]) -> None:
+        """In the order in which they were read, in which they are applied again."""
+        for event in sorted(bad, key=lambda event: event.position):
             self.letters.add(event, self.format.name)
 
     def stop(self, target: IngestTarget, failure: PaimonError) -> None:

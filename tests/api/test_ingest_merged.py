@@ -80,3 +80,19 @@ def test_a_truncation_of_a_shard_that_is_read_first_stops_the_table(tmp_path: Pa
     with pytest.raises(NotSupported, match="was emptied by a truncation"):
         catalog.ingest(written(tmp_path, *events), format="debezium", into="shop", primary_key="id")
     assert rows(catalog) == [("1", "a")]
+
+
+def test_bad_events_are_set_apart_in_the_order_in_which_they_were_read(tmp_path: Path) -> None:
+    """Whatever is wrong with them, of all shards: applied again, the newest counts."""
+    catalog, letters = Catalog(str(tmp_path / "wh")), str(tmp_path / "letters.json")
+    table = catalog.create_table("shop.t", columns=["id INT NOT NULL", "age INT"], primary_key="id")
+    rows_of_key = [{"id": 1, "age": f"v{n}"} for n in range(6)]
+    events = [event(f"d{n % 2}", "u", None, row) for n, row in enumerate(rows_of_key)]
+    events[3]["op"] = "unknown"
+    options: dict[str, Any] = {"format": "debezium", "into": "shop", "on_error": letters}
+    catalog.ingest(written(tmp_path, *events, event("d0", "d", {"id": 2, "age": "x"}, None)), **options)
+    positions = [json.loads(line)["dead_letter"]["position"] for line in Path(letters).read_text("utf-8").splitlines()]
+    assert len(positions) >= 6 and positions == sorted(positions)
+    table.alter.alter_column("age", "STRING")
+    catalog.ingest(letters, format="debezium", into="shop", on_error=str(tmp_path / "again.json"))
+    assert rows(catalog) == [(1, "v5")]
