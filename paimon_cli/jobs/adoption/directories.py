@@ -5,7 +5,6 @@ A source is not trusted: no name in it leads elsewhere (`Footers` refuses links)
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 from urllib.parse import unquote
 
@@ -31,7 +30,7 @@ def expect_no_log(directory: str, names: Collection[str]) -> None:
         if name in names:
             hint = "let its own engine write the rows into a table of Paimon, or export them as Parquet files"
             if name == "metadata":
-                hint = f"paimon-cli adopt {shlex.quote(directory)} --as DB.TABLE"
+                hint = f"adopt {directory}, which reads it"
             raise NotSupported(f"{directory} is {what}", f"{why}, and files in a part of it are not adopted", hint)
 
 
