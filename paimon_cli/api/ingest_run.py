@@ -160,14 +160,16 @@ class IngestRun:
             if target.failure is None:
                 blocks.setdefault(target.name, []).append(events)
         for name, parts in blocks.items():
-            bad += self._apply_parts(self.targets[name], parts, marks)
+            self._apply_parts(self.targets[name], parts, marks, bad)
         self._set_apart(bad)
 
-    def _apply_parts(self, target: IngestTarget, parts: Sequence[TableEvents], marks: BlockMarks) -> list[BadEvent]:
+    def _apply_parts(
+        self, target: IngestTarget, parts: Sequence[TableEvents], marks: BlockMarks, set_apart: list[BadEvent]
+    ) -> None:
         """Apply what a block of events has for one table, perhaps of several tables of the source.
 
         These come one after the other. If one has an event that the table cannot take, the events of the others before it count.
-        Returns bad events that are yet to be set apart.
+        `set_apart`: bad events of the block that are yet to be; those of the table are added.
         """
         bad = list[BadEvent]()
         failure: PaimonError | None = None
@@ -177,10 +179,8 @@ class IngestRun:
             if target.end is not None and at >= target.end:
                 continue
             if events.truncates:  # commits at once
-                self._set_apart(bad)
+                self._set_apart([event for event in (*set_apart, *bad) if event.position < at])
                 self.letters.flush()
-                target.bad_events += len(bad)
-                bad = []
             of_part = list(events.bad)
             try:
                 target.apply(events, marks, of_part)
@@ -193,10 +193,10 @@ class IngestRun:
             bad += of_part
         bad = [event for event in bad if target.end is None or event.position <= target.end]
         target.bad_events += len(bad)
+        set_apart += bad
         target.hold(marks)
         if failure is not None:
             self.stop(target, failure)
-        return bad
 
     def _set_apart(self, bad: Sequence[BadEvent]) -> None:
         """In the order in which they were read, in which they are applied again."""

@@ -170,4 +170,4 @@ def test_a_clean_up_that_hides_the_error_is_found(tmp_path: Path) -> None:
     assert failures() == []
     bare = lambda failure=None: contextlib.nullcontext()  # noqa: E731
     with mock.patch("paimon_cli.errors.cleaning_up", bare), mock.patch("paimon_cli.commit.commit_messages.cleaning_up", bare):
-        assert "DamagedFile was hidden by StorageUnavailable" in failures()[0]
+        assert "DamagedFile was hidden by FilesLeft" in failures()[0]
