@@ -153,7 +153,9 @@ class EventTable(FollowingTable):
         assert schema is not None
         for part in parts:
             columns = {
-                column.name: pa.chunked_array([cast_column(one, column.type) for one in part[column.name].chunks])
+                column.name: pa.chunked_array(
+                    [cast_column(one, column.type) for one in part[column.name].chunks], arrow_type(column.type)
+                )
                 if column.name in part.column_names
                 else pa.nulls(part.num_rows, arrow_type(column.type))
                 for column in schema.fields

@@ -168,14 +168,14 @@ class IngestRun:
     ) -> None:
         """Apply what a block of events has for one table, perhaps of several tables of the source.
 
-        These come one after the other. If one has an event that the table cannot take, the events of the others before it count.
+        These come one after the other, as they begin: a truncation then knows whose rows the table has. If one has an event that
+        the table cannot take, the events of the others before it count.
         `set_apart`: bad events of the block that are yet to be; those of the table are added.
         """
         bad = list[BadEvent]()
         failure: PaimonError | None = None
-        target.sources |= {events.table for events in parts}
-        for events in parts:
-            at = int(events.read.lines.positions[0]) if len(events.read.lines) else int(marks.lines.positions[0])
+        for events in sorted(parts, key=lambda part: part.begin):
+            at = events.begin
             if target.end is not None and at >= target.end:
                 continue
             if events.truncates:  # commits at once

@@ -73,9 +73,8 @@ class FollowingTable:
     its schema, `planned`.
 
     `keys`: the primary key of a new table, if the options name it. `sequence`: the number of events that orders rows. `derived`:
-    columns that events lack. `room`: for its columns. `table`: None while it does not exist.
-    `added`, `widened`: columns with their types, and
-    `followed_millis`: when that was last done.
+    columns that events lack. `room`: for its columns. `table`: None while it does not exist. `added`, `widened`: columns with
+    their types, and `followed_millis`: when that was last done.
     """
 
     name: str

@@ -142,8 +142,9 @@ class IngestTarget(EventTable):
     def _truncate(self, events: TableEvents, marks: BlockMarks) -> None:
         """Commit what is held, and then empty the table, in a commit that says that it is done."""
         position = int(events.read.lines.positions[0])
-        if len(self.sources) > 1:
-            names = ", ".join(sorted(source.name for source in self.sources))
+        sources = self.sources | {events.table}
+        if len(sources) > 1:
+            names = ", ".join(sorted(source.name for source in sources))
             what = f"{self.name}: {events.table.name} was emptied by a truncation"
             raise NotSupported(
                 what, f"the table has the rows of {names}, which cannot be told apart", "map them to tables of their own"
@@ -154,7 +155,7 @@ class IngestTarget(EventTable):
                 "its events come from several partitions of topics, so that it cannot be told which rows came before",
                 "empty the table yourself, and begin behind the event with ?offsets=PARTITION:OFFSET",
             )
-        self.end = position
+        self.sources, self.end = sources, position
         self.hold(marks)
         self.truncations += 1
         if self.table is None or self.is_dry:

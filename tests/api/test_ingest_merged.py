@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from paimon_cli import Catalog
-from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.pieces import PIECES
 from tests.event_streams import Row
 
 
@@ -69,17 +70,65 @@ def test_what_stops_the_table_leaves_out_later_events_of_all_shards(tmp_path: Pa
     assert rows(catalog) == [(n, "x") for n in range(8)]
 
 
-def test_a_truncation_of_a_shard_that_is_read_first_stops_the_table(tmp_path: Path) -> None:
-    """The rows of the other shard, which the table meets in the same block, are before and after it."""
+def test_a_truncation_stops_a_table_with_the_rows_of_another_shard(tmp_path: Path) -> None:
+    """It is the first shard of the block, and the table meets the other one in the same block."""
     events = [
         event("d0", "c", None, {"id": 1, "v": "a"}),
-        event("d0", "t", None, None),
         event("d1", "c", None, {"id": 2, "v": "a"}),
+        event("d0", "t", None, None),
+        event("d1", "c", None, {"id": 3, "v": "a"}),
     ]
     catalog = Catalog(str(tmp_path / "wh"))
     with pytest.raises(NotSupported, match="was emptied by a truncation"):
         catalog.ingest(written(tmp_path, *events), format="debezium", into="shop", primary_key="id")
-    assert rows(catalog) == [("1", "a")]
+    assert rows(catalog) == [("1", "a"), ("2", "a")]
+
+
+def test_a_truncation_before_the_first_event_of_another_shard_is_applied(tmp_path: Path) -> None:
+    """All rows are of its own shard then, wherever the block ends."""
+    events = [
+        event("d0", "c", None, {"id": 1, "v": "a"}),
+        event("d0", "t", None, None),
+        event("d1", "c", None, {"id": 2, "v": "a"}),
+        event("d0", "c", None, {"id": 3, "v": "a"}),
+    ]
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.ingest(written(tmp_path, *events), format="debezium", into="shop", primary_key="id")
+    assert rows(catalog) == [("2", "a"), ("3", "a")]
+
+
+@pytest.mark.filterwarnings("ignore:.* has stopped")
+def test_a_table_does_not_remember_a_table_whose_events_it_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on without it, once that has a name of its own. The first two events are a block, and those of both another."""
+    events = [event("d", "c", None, {"id": n}) for n in range(5)]
+    for number, one in enumerate(events):
+        one["source"]["schema"] = "other" if number == 3 else "public"
+    monkeypatch.setattr(PIECES, "event_block_rows", 2)
+    catalog, file = Catalog(str(tmp_path / "wh")), written(tmp_path, *events)
+    options: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    with pytest.raises(UsageError, match="would be merged"):
+        catalog.ingest(file, **options)
+    assert rows(catalog) == [("0",), ("1",), ("2",)]
+    catalog.ingest(file, table_mapping="other.t=u", **options)
+    assert rows(catalog) == [("0",), ("1",), ("2",), ("4",)] and rows(catalog, "shop.u") == [("3",)]
+
+
+@pytest.mark.filterwarnings("ignore:.* has stopped")
+def test_an_event_without_a_row_is_not_passed_where_later_ones_stop_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table takes no updates, but the event before cannot be read: the mended file is applied from there."""
+    created = [event("d0", "c", None, {"id": n}) for n in range(4)]
+    bad, update = {**created[2], "after": 7}, event("d0", "u", {"id": 1}, {"id": 1})
+    monkeypatch.setattr(PIECES, "event_block_rows", 2)
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.create_table("shop.t", columns=["id INT"])
+    options: dict[str, Any] = {"format": "debezium", "into": "shop"}
+    with pytest.raises(UsageError, match="no primary key"):
+        catalog.ingest(written(tmp_path, *created[:2], bad, update), **options)
+    assert rows(catalog) == [(0,), (1,)]
+    catalog.ingest(written(tmp_path, *created), **options)
+    assert rows(catalog) == [(n,) for n in range(4)]
 
 
 def test_bad_events_are_set_apart_in_the_order_in_which_they_were_read(tmp_path: Path) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 
+import pyarrow as pa
+
+from paimon_cli import Catalog
+from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
 from paimon_cli.ingest.changes.event_lines import lines_of
@@ -21,3 +26,17 @@ def test_events_of_a_table_are_sent_without_those_of_others() -> None:
     assert [one.read.after.columns["id"].to_pylist() for one in map(pickle.loads, texts)] == [
         one.read.after.columns["id"].to_pylist() for one in found
     ]
+
+
+def test_events_of_a_shard_that_are_all_bad_spare_those_of_another(tmp_path: Path) -> None:
+    table = Catalog(str(tmp_path)).create_table("shop.t", columns=["id INT NOT NULL", "n INT"], primary_key="id")
+    events = [debezium("t", "c", None, {"id": n, "n": "many" if n else 1}) for n in range(2)]
+    block = "".join(json.dumps({**one, "source": {"db": f"d{n}", "table": "t"}}) + "\n" for n, one in enumerate(events))
+    found = EventDecoder(EVENT_FORMATS["debezium"]).decode(lines_of(block.encode(), "s", 0)).events
+    conversion = event_tasks.Conversion("shop.t", table.context.schema, None, DerivedColumns.of((), ()))
+    sources = [event_tasks.source_text(one.table) for one in found]
+    texts = [event_tasks._pickled(one) for one in found]
+    batch = pa.record_batch([sources, [0, 0], texts], names=["source", "block", "events"])
+    (rows,) = event_tasks.ConvertingTask(dict.fromkeys(sources, conversion))([batch])
+    assert [len(pickle.loads(text.as_py()).bad) for text in rows["found"]] == [1]
+    assert [row["id"] for one in event_tasks.rows_of_chunks([rows]) for row in one.to_pylist()] == [0]

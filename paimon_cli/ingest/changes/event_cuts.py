@@ -62,12 +62,12 @@ def cut_events(lines: EventLines, order: ImageOrder) -> CutEvents | None:
     else:
         chosen = np.flatnonzero((places[0] > 0) & ((places[1] < 0) | (places[1] > places[0])))
         starts, ends = starts[chosen], ends[chosen]
-        begin, last = starts + places[0][chosen], ends - 1
-        middle = np.where(places[1][chosen] < 0, last, starts + places[1][chosen])
+        begin, last, lacks = starts + places[0][chosen], ends - 1, places[1][chosen] < 0
+        middle = np.where(lacks, last, starts + places[1][chosen])
         block[begin] = block[last]
         frames = pieces_of(block, starts, begin + 1)
         after = _images(block, begin + len(order.keys[0]), middle)
-        before = _images(block, np.minimum(middle + len(order.keys[1]), last), last)
+        before = _images(block, np.where(lacks, last, middle + len(order.keys[1])), last, lacks)
     fits = after[1] & before[1]
     if not fits.any():
         return None
@@ -81,13 +81,18 @@ def _taken(cut: CutEvents, kept: Indices) -> CutEvents:
     return CutEvents(cut.chosen[kept], frames, before, after, cut.has_before[kept], cut.has_after[kept])
 
 
-def _images(block: npt.NDArray[np.uint8], starts: Bounds, ends: Bounds) -> tuple[pa.Array, Flags, Flags]:
-    """The images between these positions, whether each looks like an image or like none, and whether it is one."""
+def _images(
+    block: npt.NDArray[np.uint8], starts: Bounds, ends: Bounds, lacks: Flags | None = None
+) -> tuple[pa.Array, Flags, Flags]:
+    """The images between these positions, whether each looks like an image or like none, and whether it is one. `lacks`: of
+    events without the key of the image.
+    """
     pieces, sizes = pieces_of(block, starts, ends), ends - starts
     is_row = (sizes >= len(_EMPTY)) & (block[starts] == _EMPTY[0]) & (block[ends - 1] == _EMPTY[1])
     if is_row.all():
         return pieces, is_row, is_row
-    is_none = (sizes == 0) | pc.equal(pieces, pa.scalar(_NO_IMAGE, pa.large_binary())).to_numpy(zero_copy_only=False)
+    is_none = pc.equal(pieces, pa.scalar(_NO_IMAGE, pa.large_binary())).to_numpy(zero_copy_only=False)
+    is_none = is_none if lacks is None else is_none | lacks
     return pc.if_else(pa.array(is_row), pieces, pa.scalar(_EMPTY, pa.large_binary())), is_row | is_none, is_row
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from paimon_cli.ingest.changes.debezium_types import declared_columns
 from paimon_cli.ingest.changes.event_cuts import FramedEvents, FrameReader, text_at
 from paimon_cli.ingest.changes.event_formats import NO_TEXT, EventFormat, EventKind, Path, Unchanging
-from paimon_cli.ingest.changes.event_images import Indices
+from paimon_cli.ingest.changes.event_images import Indices, one_array
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
 from paimon_cli.ingest.changes.event_payloads import payloads_of
 from paimon_cli.ingest.changes.table_events import Codes, SourceTable, TableEvents, Wanted
@@ -259,8 +259,7 @@ def _schema_of(paths: tuple[Path, ...]) -> pa.Schema:
 
 
 def _at(table: pa.Table, path: Path) -> pa.Array:
-    column = table[path[0]]
-    cells = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    cells = one_array(table[path[0]])
     return cells if len(path) == 1 else pc.struct_field(cells, path[1])
 
 

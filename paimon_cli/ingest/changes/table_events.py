@@ -45,6 +45,11 @@ class TableEvents:
     bad: tuple[BadEvent, ...] = ()
     truncates: bool = False
 
+    @property
+    def begin(self) -> int:
+        """The position of the first event, whether it could be read or not."""
+        return min([*self.read.lines.positions[:1].tolist(), *(event.position for event in self.bad)])
+
     def form(self, column: str) -> ValueForm:
         return self.forms.get(column, UNDECLARED)
 

@@ -107,6 +107,8 @@ OF_DEBEZIUM = '"source":{"db":"shop","table":"t","ts_ms":5},"op":"%s","ts_ms":1}
         '{"before":null,"after":{"id":1,"s":"\\ud800"},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1}{},' + OF_DEBEZIUM % "c",
+        '{"before":,"after":{"id":1},' + OF_DEBEZIUM % "c",
+        '{"before":{"id":1},"after":,' + OF_DEBEZIUM % "d",
         '{"before":null,"after":7,' + OF_DEBEZIUM % "c",
         '{"before":null,"after":null,' + OF_DEBEZIUM % "t",
         '{"before":{},"after":{"id":9007199254740993.0,"n":9007199254740993},' + OF_DEBEZIUM % "u",
@@ -136,6 +138,8 @@ def test_unusual_events_are_read_as_before(event: str) -> None:
         '{"database":"shop","table":"t","type":"bootstrap-start","ts":1,"data":{}}',
         '{"database":"shop","table":"t","type":"table-drop","ts":1,"sql":"x"}',
         '{"database":"shop","table":"t","type":"insert","ts":1,"data":null}',
+        '{"database":"shop","table":"t","type":"update","ts":1,"data":{"id":1},"old":}',
+        '{"database":"shop","table":"t","type":"delete","ts":1,"data":,"old":{"id":1}}',
         '{"database":"shop","table":"t","type":"insert","ts":1,"data":{"id":1}}}',
     ],
 )
