@@ -181,6 +181,11 @@ def test_services_of_different_tables_share_the_budget_of_a_line(tmp_path: Path)
         watched = Rounds(HandClock())
         catalog.watch([f"shop.{name}"], watcher=watched, max_rounds=1, interval=1, expire=True, whole=True, lease=0)
     assert [len(catalog.table(f"shop.{name}").files()) for name in sizes] == [1, 9]
+    amount = max(sizes.values()) + 9000
+    taken = sum(row.bytes_read + row.upkeep_bytes for row in catalog.ledger.ls())
+    assert taken >= sizes["one"]
+    (waits,) = catalog.policy.explain("shop.two")
+    assert waits.buckets == 0 and waits.budget_left is not None and waits.budget_left <= amount - taken, "as the next round does"
 
 
 def test_a_restart_counts_what_the_upkeep_was_charged(tmp_path: Path) -> None:
