@@ -18,6 +18,7 @@ from paimon_cli.requests.upkeep import MaintainTables
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.warehouse_policy import Policies
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.service.maintenance import MaintainedTable
     from paimon_cli.jobs.service.served_table import ServedTable
@@ -63,11 +64,15 @@ class Maintaining(Compaction):
         tables, damaged = self._to_maintain(chosen, commits=False)
         return planned_maintenance(self.runtime, tables, chosen, look_seconds(chosen, self._metastore), damaged, chosen)
 
-    def _to_maintain(self, chosen: MaintainTables, *, commits: bool) -> tuple[list[ServedTable], list[PaimonError]]:
-        """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits."""
+    def _to_maintain(
+        self, chosen: MaintainTables, *, commits: bool, policies: Policies | None = None
+    ) -> tuple[list[ServedTable], list[PaimonError]]:
+        """The chosen tables, and the errors of damaged entries of the catalog. `commits`: check each once for safe commits.
+        `policies`: those of the catalog, if the caller reads them, too.
+        """
         from paimon_cli.jobs.service.served_table import ServedTable
 
-        policies, seconds = self._policies(), look_seconds(chosen, self._metastore)
+        policies, seconds = policies or self._policies(), look_seconds(chosen, self._metastore)
         damaged, checked = list[PaimonError](), set[TableLocation]()
 
         def opened(location: TableLocation) -> TableContext:

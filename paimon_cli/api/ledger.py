@@ -64,7 +64,8 @@ class LedgerTotal:
 
     `history_written`, `history_runs`: what compactions wrote since the first step, and the sorted runs of a bucket after a
     commit, by the retained history, of any engine; `triggers_written`, `triggers_runs`: the same if Paimon's triggers had decided
-    right after each commit, by a replay. None where nothing can be replayed: too many tables, no sorted runs, or no history.
+    at the first step and right after each commit, by a replay. None where nothing can be replayed: too many tables, no sorted
+    runs, or no history; `history_runs` and `triggers_runs` also where no commit followed.
     """
 
     table: str

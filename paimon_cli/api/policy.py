@@ -140,10 +140,11 @@ class PolicyBook:
             chosen = MaintainTables(all_tables=True)
         else:
             chosen = MaintainTables(database=[name]) if self._is_database(name) else MaintainTables(tables=[name])
-        tables, damaged = self._catalog._to_maintain(chosen, commits=False)
+        policies = self._catalog._policies()
+        tables, damaged = self._catalog._to_maintain(chosen, commits=False, policies=policies)
         seconds = look_seconds(TableChoice.of(chosen), self._catalog._metastore)
         clock = SystemClock()
-        taken = self._catalog._taken_by_others(clock, "")
+        taken = self._catalog._taken_by_others(clock, "", policies)
 
         def new_budget(allowance: Allowance, names: Collection[str]) -> Budget:
             return Budget.of(allowance, clock, taken(allowance.size is not None, names) or ())

@@ -15,6 +15,7 @@ from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Given, TableName, Yes
 from paimon_cli.cli.results import COUNT, SIZE, Kind, confirm, counted, human_size, to_second
 from paimon_cli.requests.maintenance import ExpireOptions, OrphanOptions, RemoveOrphans
+from paimon_cli.storage.redaction import shown_name
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -64,7 +65,7 @@ def expire(
         confirm(f"{_due(expiry)}{_with_files(planned.files())} will be deleted", yes)
     done = planned.run()
     shape = [replace(c, kind=IDS) if c.name == "removed" and done.what in NUMBERED else c for c in columns_of(type(done))]
-    call.show(Item("ExpirySummary", opened.name, done, shape), _summary_text(done))
+    call.show(Item("ExpirySummary", opened.name, done, shape), _summary_text(done) if expiry.names else _due(expiry))
     return bool(expiry.names)
 
 
@@ -81,6 +82,10 @@ def _due(expiry: Expiry) -> str:
     """What expires, and the time that the given age or tag means."""
     noun = expiry.what.removesuffix("s")
     if not expiry.names:
+        holding = expiry.held_by()
+        if holding is not None:
+            who = f"consumer {shown_name(holding.name)} has not read snapshot {holding.next_snapshot} yet"
+            return f"no {noun} is due to expire: {who}"
         return f"no {noun} is due to expire" + (
             "" if expiry.before is None else f": none is older than {to_second(expiry.before)}"
         )

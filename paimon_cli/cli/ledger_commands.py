@@ -62,9 +62,12 @@ def _against(rows: Sequence[LedgerTotal]) -> str:
         return ""
     written, by_triggers = (sum(getattr(row, name) or 0 for row in found) for name in ("history_written", "triggers_written"))
     runs, runs_by_triggers = (
-        sum(getattr(row, name) or 0.0 for row in found) / len(found) for name in ("history_runs", "triggers_runs")
+        [getattr(row, name) for row in found if getattr(row, name) is not None] for name in ("history_runs", "triggers_runs")
     )
+    has_runs = bool(runs and runs_by_triggers)
+    for_runs = f" for {sum(runs) / len(runs):.2f} runs a bucket" if has_runs else ""
+    for_theirs = f" for {sum(runs_by_triggers) / len(runs_by_triggers):.2f}" if has_runs else ""
     return (
-        f"; {human_size(written)} written by compactions for {runs:.2f} runs a bucket, Paimon's triggers would have written "
-        f"{human_size(by_triggers)} for {runs_by_triggers:.2f} ({counted(len(found), 'table')} replayed)"
+        f"; {human_size(written)} written by compactions{for_runs}, Paimon's triggers would have written "
+        f"{human_size(by_triggers)}{for_theirs} ({counted(len(found), 'table')} replayed)"
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.maintenance import MaintainedTable
 
 commands = top_level()
+_BUDGET = "budget"
 _PLAN_NOTE, _OF_ITS_COMMITS = "; nothing was changed (dry run)", "; the commits of its compactions push out more snapshots"
 
 
@@ -69,7 +70,8 @@ def maintain(
         return None
     if dry_run or not yes:
         planned = _collected(
-            partial(catalog.plan_maintenance, **options), lambda rows: _show(call, rows, is_plan=True) if dry_run else None
+            partial(catalog.plan_maintenance, **options),
+            lambda rows: _show(call, rows, is_plan=True) if dry_run else None,
         )
         if dry_run:
             if overdue := _overdue(catalog, options):
@@ -77,7 +79,7 @@ def maintain(
             return bool(overdue) or any(row.has_work for row in planned)
         if call.is_for_people and asks():
             for row in planned:
-                _say_row(row, is_plan=True)
+                _say_row(row, True, _BUDGET)
         confirm(f"{_consequence(planned, _overdue(catalog, options))} will be deleted", yes)
     _run(call, catalog, options, monitoring)
     return None
@@ -113,6 +115,13 @@ def _rates(options: Given) -> list[str]:
     return says
 
 
+def _scarce(options: Given) -> str:
+    """What a run that leaves steps has had too little of. Without --budget, a window or a budget of a policy ended them."""
+    if options.get("budget") is None:
+        return f"time or {_BUDGET}"
+    return "time" if Allowance.parse(options["budget"]).size is None else _BUDGET
+
+
 def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -> None:
     """Maintain once, and show one summary. Raises the failures, or exits with 4 if findings, work or checks are left."""
     from paimon_cli.cli.compact_watch import Outlook, single_run
@@ -127,7 +136,9 @@ def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -
             note(text)
     with single_run(outlook, catalog) as (shield, watcher):
         given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": on_emptied}
-        rows = _collected(partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False))
+        rows = _collected(
+            partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False, scarce=_scarce(options))
+        )
     if any(row.findings or row.is_unfinished for row in rows):
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
@@ -164,7 +175,7 @@ def _collected(
     return rows
 
 
-def _show(call: Call, rows: Sequence[MaintainedTable], *, is_plan: bool) -> None:
+def _show(call: Call, rows: Sequence[MaintainedTable], *, is_plan: bool, scarce: str = _BUDGET) -> None:
     from paimon_cli.cli.text_view import say_findings
     from paimon_cli.jobs.service.maintenance import MaintainedTable
 
@@ -175,23 +186,23 @@ def _show(call: Call, rows: Sequence[MaintainedTable], *, is_plan: bool) -> None
         say(NO_TABLES)
         return
     for row in rows:
-        _say_row(row, is_plan)
+        _say_row(row, is_plan, scarce)
         if not is_plan:
             say_findings(row.findings or (), margin="  ")
     say(_total(rows, is_plan))
 
 
-def _say_row(row: MaintainedTable, is_plan: bool) -> None:
+def _say_row(row: MaintainedTable, is_plan: bool, scarce: str) -> None:
     """One line about a table, and the orphans that a dry run names."""
-    say(f"{row.table}: {'; '.join(_parts(row, is_plan)) or row.state}")
+    say(f"{row.table}: {'; '.join(_parts(row, is_plan, scarce)) or row.state}")
     for path in row.orphan_files:
         say(f"  orphan {printable(path)}")
     if row.orphan_files and row.orphans > len(row.orphan_files):
         say(f"  and {counted(row.orphans - len(row.orphan_files), 'other orphan')}; `paimon-cli orphans ls` lists them")
 
 
-def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
-    """What was done with a table, or would be, in words."""
+def _parts(row: MaintainedTable, is_plan: bool, scarce: str) -> list[str]:
+    """What was done with a table, or would be, in words. `scarce`: for want of what steps are left."""
     from paimon_cli.cli.compact_view import dropped_rows_text
     from paimon_cli.cli.service_log import upkeep_texts
 
@@ -216,7 +227,7 @@ def _parts(row: MaintainedTable, is_plan: bool) -> list[str]:
     if row.left_buckets:
         parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
     if row.left:
-        parts.append(f"no {'budget' if is_plan else 'time'} for {', '.join(row.left)}")
+        parts.append(f"no {scarce} for {', '.join(row.left)}")
     return [*parts, f"{row.state}: {row.error}"] if row.error else parts
 
 

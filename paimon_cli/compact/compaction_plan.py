@@ -190,15 +190,19 @@ def _choose_by_triggers(
 def _choose_by_goal(
     context: TableContext, runs: list[SortedRun], max_level: int, state: PickState, choice: MergeChoice
 ) -> _Choice:
-    """The merge that a goal has chosen. Else level 0 where the table forces it, without the triggers: readers wait for it."""
+    """The merge that a goal has chosen. Else level 0 where the table forces it, without the triggers: readers wait for it.
+
+    Each merge takes all of level 0. So one that is chosen where level 0 is forced must be made, too, unless it goes deeper than
+    the budget affords now: then level 0 alone.
+    """
     now = context.clock.now_millis()
-    if choice.pick is not None:
-        after = replace(state, waits=0) if choice.pick.run_count < len(runs) else PickState(now)
-        return _Choice(choice.pick, after, score=choice.score, cost=choice.cost)
     picker = CompactionPicker.of(context.options, max_level, local_hour(now))
     forcing = replace(picker, strategy=replace(picker.strategy, run_trigger=len(runs) + 1))
-    pick, after = forcing.pick(run_sizes(runs), now, state)
-    return _Choice(pick, after, choice.why, score=choice.score if pick is None else math.inf)
+    forced, after = forcing.pick(run_sizes(runs), now, state)
+    if choice.pick is None or (forced is not None and not choice.is_affordable):
+        return _Choice(forced, after, choice.why, score=choice.score if forced is None else math.inf)
+    after = replace(state, waits=0) if choice.pick.run_count < len(runs) else PickState(now)
+    return _Choice(choice.pick, after, score=choice.score if forced is None else math.inf, cost=choice.cost)
 
 
 def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snapshot_id: int, file_stamp: str) -> Decision:

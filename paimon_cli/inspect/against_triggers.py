@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_scenarios import history_workload
-from paimon_cli.lsm.compaction_simulation import simulate
+from paimon_cli.lsm.compaction_simulation import RunModel, SimulatedCommit, simulate
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -21,14 +21,14 @@ class AgainstTriggers:
     """The commits since a moment as they were, and as the triggers would have gone on from the same state.
 
     `written`: bytes that compactions wrote, without files of which only the level changed. `runs`: sorted runs of a bucket after
-    a commit that wrote to it, on the average.
+    a commit that wrote to it, on the average; None if no commit did.
     """
 
     commits: int
     written: int
-    runs: float
+    runs: float | None
     triggers_written: int
-    triggers_runs: float
+    triggers_runs: float | None
 
 
 def against_triggers(context: TableContext, since_millis: int) -> AgainstTriggers | None:
@@ -41,12 +41,15 @@ def against_triggers(context: TableContext, since_millis: int) -> AgainstTrigger
     if len(chosen) < 2:
         return None
     workload = history_workload(context, chosen)
-    replayed = simulate(workload, context.options, local_hour)
+    # The triggers, too, decide about the runs that were there at the beginning, even if no commit follows.
+    beginning = SimulatedCommit[RunModel](chosen[0].time_millis, {})
+    replayed = simulate(replace(workload, commits=[beginning, *workload.commits]), context.options, local_hour)
     written, runs = _as_it_was(context, chosen)
-    return AgainstTriggers(replayed.commits, written, runs, replayed.compacted_bytes, replayed.read_amplification)
+    triggers_runs = None if runs is None else replayed.read_amplification
+    return AgainstTriggers(len(workload.commits), written, runs, replayed.compacted_bytes, triggers_runs)
 
 
-def _as_it_was(context: TableContext, snapshots: list[Snapshot]) -> tuple[int, float]:
+def _as_it_was(context: TableContext, snapshots: list[Snapshot]) -> tuple[int, float | None]:
     """The bytes that compactions wrote, and the mean number of runs, as in `SimulationResult`."""
     live: dict[BucketId, dict[str, DataFileMeta]] = {}
     for entry in context.manifests.live_entries(snapshots[0]):
@@ -67,4 +70,4 @@ def _as_it_was(context: TableContext, snapshots: list[Snapshot]) -> tuple[int, f
                 written += entry.file.file_size if is_rewritten else 0
         if snapshot.commit_kind != COMPACT:
             depths += [count_runs(live[bucket_id].values()) for bucket_id in flushed]
-    return written, round(sum(depths) / len(depths), 2) if depths else 0.0
+    return written, round(sum(depths) / len(depths), 2) if depths else None

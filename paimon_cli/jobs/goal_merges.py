@@ -67,12 +67,16 @@ NO_CHOICES = GoalChoices()
 
 @dataclass(frozen=True)
 class GoalMerges:
-    """How a goal chooses the merges of a table. `most_bytes`: what one merge may read at most, since no budget allows more."""
+    """How a goal chooses the merges of a table. `most_bytes`: what one merge may read at most, since no budget allows more.
+
+    `affords`: whether the budget has this many bytes now, beside what it keeps for merges that must be made.
+    """
 
     goal: Goal
     table: str = ""
     reads: ReadRates = unknown_reads
     most_bytes: float = math.inf
+    affords: Callable[[int], bool] = lambda size: True
 
     def choices(self, context: TableContext, buckets: Collection[BucketFiles]) -> GoalChoices:
         """A choice for each bucket with sorted runs; none where the table is left to its triggers."""
@@ -91,7 +95,8 @@ class GoalMerges:
         of: dict[BucketId, MergeChoice] = {}
         for index, score, is_forced in zip(chosen.index.tolist(), chosen.score.tolist(), chosen.is_forced.tolist(), strict=True):
             number = int(found.bucket[index])
-            of[buckets[number].bucket_id] = _picked(flat[index], merges[number], score, is_forced, now, goal)
+            picked = _picked(flat[index], merges[number], score, is_forced, now, goal)
+            of[buckets[number].bucket_id] = replace(picked, is_affordable=self.affords(flat[index].cost))
         begin, scores = 0, found.score(now, goal).tolist()
         for bucket, of_bucket in zip(buckets, merges, strict=True):
             scored = [*zip(scores[begin : begin + len(of_bucket.options)], of_bucket.options, strict=True)]

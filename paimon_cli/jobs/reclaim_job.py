@@ -30,7 +30,14 @@ from paimon_cli.maintain.expire_snapshots import carry_out, files_to_delete_now,
 from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, check_deletions, delete_files, delete_portion, measured
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
-from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
+from paimon_cli.maintain.retention import (
+    Consumer,
+    Retention,
+    expire_consumers,
+    expired_consumers,
+    expiring_range,
+    holding_consumer,
+)
 from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.maintenance import ExpireOptions
@@ -91,7 +98,8 @@ class Expired:
 class Expiry:
     """A planned expiry: the ids or names to expire, and exactly the `files` that `run` will delete.
 
-    `before`: what is older than this expires, in epoch millis, if the request named a time.
+    `before`: what is older than this expires, in epoch millis, if the request named a time. `held_by`: the consumer without
+    which snapshots would expire, if none do.
     """
 
     what: str
@@ -99,6 +107,7 @@ class Expiry:
     files: Callable[[], list[FileToDelete]]
     delete: Callable[[DeleteFiles], Expired]
     before: int | None = None
+    held_by: Callable[[], Consumer | None] = lambda: None
 
     def run(self, delete: DeleteFiles) -> Expired:
         """Delete and count what `files` lists. Expired partitions keep their files until their snapshots expire."""
@@ -144,7 +153,7 @@ def _snapshots(context: TableContext, request: ExpireOptions, before: int | None
     def run(delete: DeleteFiles) -> Expired:
         return Expired(SNAPSHOTS, tuple(map(str, carry_out(context, plan, delete).snapshots)))
 
-    return Expiry(SNAPSHOTS, names, files, run)
+    return Expiry(SNAPSHOTS, names, files, run, held_by=functools.partial(holding_consumer, context, retention))
 
 
 def _changelogs(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:

@@ -233,6 +233,11 @@ class _Savings:
         yield self._saving(
             "changelogs that are due to expire", len(files), total_size(files), loses, "expire", "--what changelogs"
         )
+        few = plan_expire(self.context, ExpireOptions("changelogs", retain_max=1), self.progress)
+        if len(few.names) > len(changelogs.names):
+            files = few.files()
+            what, loses = "all changelogs that may go", f"{len(few.names)} changelogs, except what consumers still read"
+            yield self._saving(what, len(files), total_size(files), loses, "expire", "--what changelogs", "--retain-max", "1")
 
     def _tags(self) -> Iterator[Saving]:
         for owner in self._owners(TAG):
@@ -256,20 +261,30 @@ class _Savings:
         return sorted(found, key=lambda owner: owner.name)
 
     def _consumers(self) -> Iterator[Saving]:
-        """What the table's own expiry would free in addition, if a consumer had read everything. Its removal frees its file."""
+        """What an expiry would free in addition, if a consumer had read everything. Its removal frees its file.
+
+        It is the table's own. If that would free nothing more, because the snapshots are young, one of all but the latest.
+        """
         names = {consumer.name for consumer in consumers(self.context)}
         if not names:
             return
-        before = self._expired(Retention.of(self.context.options))
+        own = Retention.of(self.context.options)
+        latest = own.asking(self.context, 1, None, None, None)
+        before, before_latest = self._expired(own), self._expired(latest)
         for name in sorted(names):
-            without = replace(Retention.of(self.context.options), ignored=frozenset((name,)))
-            left = self._expired(without) - before
-            if not left:
-                continue
-            loses = f"what consumer {shown_name(name)} has not read yet"
-            what = f"snapshots that only consumer {shown_name(name)} keeps"
+            shown, ignored = shown_name(name), frozenset((name,))
+            loses = f"what consumer {shown} has not read yet"
+            what = f"snapshots that only consumer {shown} keeps"
             saving = self._saving(what, *self.owned.only(Owner(CONSUMER, name)), loses, "consumers rm", shlex.quote(name))
-            yield self._with_later(saving, left, "once the snapshots expire", self._command("expire"))
+            left = self._expired(replace(own, ignored=ignored)) - before
+            if left:
+                yield self._with_later(saving, left, "once the snapshots expire", self._command("expire"))
+                continue
+            left = self._expired(replace(latest, ignored=ignored)) - before_latest
+            if left:
+                saving = replace(saving, loses=f"{loses}, then time travel to these snapshots")
+                when = "when all snapshots but the latest expire"
+                yield self._with_later(saving, left, when, self._command("expire", "--retain-max", "1"))
 
     def _expired(self, retention: Retention) -> int:
         """The bytes that an expiry would free."""

@@ -100,13 +100,14 @@ class MergeChoice:
     """What a goal says about one bucket. `pick`: None if no merge is worth it yet, and `why` then says so.
 
     `score`: of the pick, or of the best merge; infinite for a pick that is made whatever reads pay. `cost`: bytes that the pick
-    reads.
+    reads. `is_affordable`: whether the budget has them now, beside what it keeps for merges that must be made.
     """
 
     pick: CompactionPick | None
     score: float = 0.0
     cost: int | None = None
     why: str = ""
+    is_affordable: bool = True
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -74,6 +74,14 @@ def oldest_consumed(context: TableContext, ignored: Collection[str] = ()) -> int
     given_up = context.clock.now_millis() - BACKUP_MILLIS
     found = (c for c in consumers(context) if not c.name.startswith(BACKUP_CONSUMER) or c.modified_millis >= given_up)
     return min((consumer.next_snapshot for consumer in found if consumer.name not in ignored), default=None)
+
+
+def holding_consumer(context: TableContext, retention: Retention) -> Consumer | None:
+    """The consumer that keeps the first snapshot which the retention would let go otherwise; None if none does."""
+    if expiring_range(context, retention) or not expiring_range(context, replace(retention, heeds_consumers=False)):
+        return None
+    next_snapshot = oldest_consumed(context, retention.ignored)
+    return next((consumer for consumer in consumers(context) if consumer.next_snapshot == next_snapshot), None)
 
 
 def _next_snapshot(content: bytes, path: str) -> int:

@@ -92,6 +92,15 @@ def test_a_tag_is_a_version_before_it_is_an_age(run: Run, table: str) -> None:
     assert "no snapshot is due to expire: none is older than" in run("expire", table, "--older-than", "1d", "-n").out
 
 
+def test_an_expiry_names_the_consumer_that_holds_all(run: Run, table: str) -> None:
+    """Snapshots are old enough, and none goes."""
+    run("consumers", "reset", table, "late", "--next", 1)
+    command = ("expire", table, "--retain-max", "1")
+    said = "no snapshot is due to expire: consumer late has not read snapshot 1 yet"
+    assert said in run(*command, "-n").out and said in run(*command, "--older-than", "1s", "-n").out
+    assert said in run(*command, "-y").out
+
+
 def test_partitions_have_their_time(run: Run, table: str) -> None:
     run("expire", table, "--what", "partitions", "-y", code=2)
     midnight = datetime(2024, 1, 3).astimezone().isoformat()  # a partition's day begins at midnight of this machine's zone

@@ -92,6 +92,11 @@ def test_rows_that_a_compaction_drops_are_told_before(run: Run, tmp_path: Path) 
     assert f"{told}, and what becomes due meanwhile, will be deleted" in run("maintain", table.url, *LOCAL, code=7).err
 
 
+def test_steps_that_a_budget_in_bytes_does_not_pay_for_are_left(run: Run, warehouse: str) -> None:
+    answer = run("maintain", f"{warehouse}/shop.db/orders", "--goal", "cost", "--budget", "100b", "-y", *LOCAL, code=4)
+    assert "no budget for expiry, orphans" in answer.out and "no time" not in answer.out
+
+
 def test_what_was_not_checked_for_its_budget_is_not_well(run: Run, warehouse: str) -> None:
     answer = run("maintain", f"{warehouse}/shop.db/orders", "--budget", "1ms", "-y", *LOCAL, code=4)
     assert "no time for compaction, expiry, orphans, check" in answer.out

@@ -24,15 +24,31 @@ def compared(folder: Path, commits: int, every: int, strategy: str) -> AgainstTr
 
 def test_a_table_whose_triggers_decide_is_what_the_replay_says(tmp_path: Path) -> None:
     found = compared(tmp_path / "t", 9, 1, "minor")
-    assert found.commits == 8 and found.runs == found.triggers_runs
+    assert found.commits == 8 and found.runs is not None and found.runs == found.triggers_runs
     assert found.written > 0 and abs(found.written - found.triggers_written) <= 0.1 * found.written
 
 
 def test_fewer_compactions_write_less_and_leave_more_runs(tmp_path: Path) -> None:
     none = compared(tmp_path / "a", 9, 0, "minor")
-    assert (none.written, none.runs) == (0, 5.5) and none.triggers_written > 0 and none.triggers_runs < 4
+    assert (none.written, none.runs) == (0, 5.5) and none.triggers_written > 0
+    assert none.triggers_runs is not None and none.triggers_runs < 4
     eager = compared(tmp_path / "b", 9, 1, "full")
-    assert eager.written > eager.triggers_written and eager.runs < eager.triggers_runs
+    assert eager.written > eager.triggers_written
+    assert eager.runs is not None and eager.triggers_runs is not None and eager.runs < eager.triggers_runs
+
+
+def test_the_triggers_merge_the_runs_of_the_beginning_too(tmp_path: Path) -> None:
+    """No commit follows the merge of old runs: both have merged them, and nothing is known about runs after commits."""
+    options = {"write-only": "true", "num-sorted-run.compaction-trigger": "3"}
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], options=options)
+    for number in range(5):
+        write(context, [{"id": 1, "n": number}])
+    compact(context, strategy="full")
+    latest = context.snapshots.latest()
+    assert latest is not None
+    found = against_triggers(context, latest.time_millis)
+    assert found is not None and (found.commits, found.runs, found.triggers_runs) == (0, None, None)
+    assert found.written > 0 and abs(found.written - found.triggers_written) <= 0.1 * found.written
 
 
 def test_what_cannot_be_replayed_is_none(tmp_path: Path) -> None:

@@ -117,6 +117,14 @@ def test_level_0_is_forced_as_before_where_readers_wait_for_it(tmp_path: Path, o
     assert isinstance(decide(context, LAZY), SkippedBucket), "nothing waits"
     deeper = decide(context, EAGER)
     assert isinstance(deeper, CompactionTask) and deeper.reason == "reads-pay", "reads pay for merges below level 0, too"
+    assert deeper.score is not None and deeper.score < float("inf"), "but it need not be made"
+    write(context, [{"id": 2, "n": 9}])
+    both = decide(context, EAGER)
+    assert isinstance(both, CompactionTask) and (both.reason, both.score) == ("reads-pay", float("inf")), "it takes level 0, too"
+    request = CompactRequest("minor", merges=GoalMerges(EAGER, affords=lambda size: size < both.size))
+    (alone,) = plan_compaction(later(context), request).decisions
+    assert isinstance(alone, CompactionTask) and (alone.reason, alone.score) == ("force-up-level-0", float("inf"))
+    assert alone.size < both.size, "the deeper merge may wait"
 
 
 def test_a_cold_table_is_merged_before_it_has_too_many_runs(tmp_path: Path) -> None:

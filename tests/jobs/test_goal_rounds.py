@@ -181,6 +181,11 @@ def test_services_of_different_tables_share_the_budget_of_a_line(tmp_path: Path)
         watched = Rounds(HandClock())
         catalog.watch([f"shop.{name}"], watcher=watched, max_rounds=1, interval=1, expire=True, whole=True, lease=0)
     assert [len(catalog.table(f"shop.{name}").files()) for name in sizes] == [1, 9]
+    amount = max(sizes.values()) + 9000
+    taken = sum(row.bytes_read + row.upkeep_bytes for row in catalog.ledger.ls())
+    assert taken >= sizes["one"]
+    (waits,) = catalog.policy.explain("shop.two")
+    assert waits.buckets == 0 and waits.budget_left is not None and waits.budget_left <= amount - taken, "as the next round does"
 
 
 def test_a_restart_counts_what_the_upkeep_was_charged(tmp_path: Path) -> None:
@@ -227,6 +232,34 @@ def test_one_run_takes_what_fits(tmp_path: Path) -> None:
     done = {row.table: row for row in catalog.maintain(database="shop", goal="latency", budget=f"{budget}b")}
     assert done["shop.many"].bytes_read == size
     assert (len(few.files()), len(many.files())) == (1, 1)
+
+
+def hiding(folder: Path) -> Table:
+    """A table with rows in level 0 which reads do not show."""
+    table = Table.create(
+        folder / "wh" / "shop.db" / "dv",
+        columns=["id BIGINT NOT NULL", "v STRING"],
+        primary_key=["id"],
+        options={"bucket": "1", "write-only": "true", "deletion-vectors.enabled": "true"},
+    )
+    for commit in range(3):
+        table.write([{"id": number, "v": f"{commit} {number}"} for number in range(200)], compact="none")
+    with pytest.warns(UserWarning, match="600 stored records are not visible yet"):
+        assert table.scan().to_arrow().num_rows == 0
+    return table
+
+
+def test_rows_that_reads_do_not_show_come_before_all_other_merges(tmp_path: Path) -> None:
+    """Reads have paid more for the other merges, and the budget does not suffice for all."""
+    hidden, many = hiding(tmp_path), make(tmp_path, "many", 19)
+    wait_for_reads()
+    budget = sum(file.size for file in many.files()) + 1000
+    assert sum(file.size for file in hidden.files()) > 1000, "there is not enough for both"
+    catalog = Catalog(str(tmp_path / "wh"))
+    planned = {row.table: row.buckets for row in catalog.plan_maintenance(all_tables=True, goal="latency", budget=f"{budget}b")}
+    assert planned == {"shop.dv": 1, "shop.many": 0}
+    watch(tmp_path, rounds=1, goal="latency", budget=f"{budget + 9000}b/day")
+    assert hidden.scan().to_arrow().num_rows == 200 and len(many.files()) == 19
 
 
 def test_a_dry_run_names_the_upkeep_that_the_budget_does_not_suffice_for(tmp_path: Path) -> None:
@@ -284,6 +317,17 @@ def test_a_merge_is_saved_for_across_rounds() -> None:
     last = [turn("next", (7.0, 38)), turn("small", (5.5, 10))]
     assert share_out(last, budget, saving, is_by_goal=True) is None
     assert [each.granted for each in last] == [38, 10]
+
+
+def test_rows_that_reads_do_not_show_come_before_the_cap_on_runs() -> None:
+    budget = Budget.of(Allowance(size=1000, is_daily=True), HandClock(NOW))
+    capped, hidden = turn("capped", (math.inf, 600), runs=30), turn("hidden", (math.inf, 600), runs=8)
+    hidden.wanted = tuple(wanted._replace(shows_rows=True) for wanted in hidden.wanted)
+    assert share_out([capped, hidden], budget, is_by_goal=True) is not None
+    assert [capped.granted, hidden.granted] == [0, 600]
+    again = replace(hidden)
+    share_out([again], budget, is_by_goal=True)
+    assert again.granted == 0 and "reads do not show its new rows" in again.budget_says
 
 
 def test_a_large_merge_holds_back_nothing() -> None:

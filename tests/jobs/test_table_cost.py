@@ -107,6 +107,38 @@ def test_a_consumer_keeps_what_the_expiry_would_free(table: Table) -> None:
     assert predicted.later_command == f"paimon-cli expire {directory_of(table)}"
 
 
+def test_a_consumer_keeps_what_is_too_young_for_the_expiry_of_the_table(table: Table) -> None:
+    table.consumers.reset("nightly", next_snapshot=3)
+    predicted = saving_of(table, "snapshots that only consumer nightly keeps")
+    assert predicted.later_command == f"paimon-cli expire {directory_of(table)} --retain-max 1"
+    table.expire(retain_max=1)
+    table.consumers.rm("nightly")
+    between = size_of(directory_of(table))
+    table.expire(retain_max=1)
+    longer_hint = 1
+    assert between - size_of(directory_of(table)) + longer_hint == predicted.freed_later > 1000
+
+
+def test_changelogs_that_are_not_due_may_go_at_once(tmp_path: Path) -> None:
+    made = Table.create(
+        tmp_path / "wh" / "shop.db" / "t",
+        columns=["id BIGINT NOT NULL", "v STRING"],
+        primary_key=["id"],
+        options={"bucket": "1", "write-only": "true", "changelog-producer": "input", "changelog.time-retained": "1 d"},
+    )
+    for commit in range(6):
+        made.write([{"id": number, "v": f"{commit}"} for number in range(40)], compact="none")
+    made.expire(retain_max=1)
+    assert not [what for what in savings(made) if what == "changelogs that are due to expire"]
+    predicted = saving_of(made, "all changelogs that may go")
+    assert predicted.command.endswith(" --what changelogs --retain-max 1") and predicted.bytes > 1000
+    before = {path: path.stat().st_size for path in directory_of(made).rglob("*") if path.is_file()}
+    made.expire(what="changelogs", retain_max=1)
+    gone = [size for path, size in before.items() if not path.exists()]
+    assert (len(gone), sum(gone)) == (predicted.files, predicted.bytes)
+    assert "all changelogs that may go" not in savings(made)
+
+
 def test_a_branch_frees_its_directory_and_leaves_its_data_to_the_cleaning_of_orphans(table: Table) -> None:
     """Nothing else keeps what the branch was made of, nor what was written to it."""
     table.expire(retain_max=1)

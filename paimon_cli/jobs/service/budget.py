@@ -144,6 +144,10 @@ class Budget:
             # a large merge goes beyond that: it could never be made otherwise
             return spare < min(wanted, (1 - _KEPT) / 2 * self.daily.amount)
 
+    def affords(self, size: int) -> bool:
+        """Whether a merge of this size that need not be made may be made now."""
+        return self.has(size) and not self.is_kept_from(size)
+
     def saves_for(self, size: int) -> bool:
         """Whether less urgent merges wait for one of this size: not for a large one, since too much would stay unused."""
         return self.daily is not None and size <= _RESERVE * self.most_bytes

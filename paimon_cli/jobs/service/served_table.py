@@ -53,6 +53,7 @@ class ServedTable:
         most = math.inf if limited.max_bytes is None else limited.max_bytes
         if budget is not None:
             goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
+            merges = replace(merges, affords=budget.affords)
         said = self.policy.value(PolicyKey.READS)
         reads = self.reads if said is None else lambda table, partition: said
         return replace(limited, merges=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))

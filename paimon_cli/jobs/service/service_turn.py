@@ -16,6 +16,7 @@ from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSucces
 from paimon_cli.history.live_files import LazyBuckets
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
@@ -84,29 +85,34 @@ class Need:
 
 
 class WantedMerge(NamedTuple):
-    """A compaction that asks for a part of a budget. `score`: infinite if it must be made. `runs`: sorted runs of its bucket."""
+    """A compaction that asks for a part of a budget. `score`: infinite if it must be made. `runs`: sorted runs of its bucket.
+
+    `shows_rows`: whether reads do not show some of its rows before.
+    """
 
     score: float
     size: int
     runs: int = 0
+    shows_rows: bool = False
 
     @property
     def must_be(self) -> bool:
         return self.score == math.inf
 
     @property
-    def urgency(self) -> tuple[float, int]:
-        """By score; of those that must be made, by runs."""
-        return self.score, self.runs if self.must_be else 0
+    def urgency(self) -> tuple[float, bool, int]:
+        """By score; of those that must be made, the ones that show rows first, and then by runs."""
+        return self.score, self.must_be and self.shows_rows, self.runs if self.must_be else 0
 
     @property
-    def order(self) -> tuple[float, int, int]:
+    def order(self) -> tuple[float, bool, int, int]:
         """The most urgent first, of these the cheapest."""
-        score, runs = self.urgency
-        return -score, -runs, self.size
+        score, shows_rows, runs = self.urgency
+        return -score, not shows_rows, -runs, self.size
 
     def __str__(self) -> str:
-        return f"{self.runs} runs" if self.must_be else f"score {self.score:.2f}"
+        runs = f"{self.runs} runs with rows that reads do not show" if self.shows_rows else f"{self.runs} runs"
+        return runs if self.must_be else f"score {self.score:.2f}"
 
 
 @dataclass
@@ -284,7 +290,12 @@ def look(
         idle_at=plan.idle_at,
         planned_files=sum(len(task.files) for task in plan.tasks),
         wanted=tuple(
-            WantedMerge(task.score or 0.0, task.read_size, task.runs_before)
+            WantedMerge(
+                task.score or 0.0,
+                task.read_size,
+                task.runs_before,
+                waiting_rows(context.mode, task.bucket, task.files) > 0,
+            )
             for part in (plan.regrouped, plan.tasks, plan.postponed)
             for task in part
         ),

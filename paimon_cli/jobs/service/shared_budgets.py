@@ -114,9 +114,10 @@ class SavedFor:
 class DividedBudget:
     """A budget that is divided among merges, which ask one by one, the most urgent first.
 
-    Merges that must be made come first, the buckets with the most runs at the front: if the cheapest came first, an expensive one
-    would wait for good, and grow meanwhile. For the first of them that does not fit, or a small other one, the budget is saved,
-    in later rounds, too: less urgent ones take what is beyond that. A single run does not come again, so that it takes what fits.
+    Merges that must be made come first: those of rows that reads do not show yet, and then the buckets with the most runs. If the
+    cheapest came first, an expensive one would wait for good, and grow meanwhile. For the first of them that does not fit, or a
+    small other one, the budget is saved, in later rounds, too: less urgent ones take what is beyond that. A single run does not
+    come again, so that it takes what fits.
 
     `saving`: what the budget is saved for. `earlier`: the same in the last round, if that merge asks again.
     """
@@ -150,6 +151,8 @@ class DividedBudget:
         ):
             since = budget.clock.now_millis() if self.earlier is None else self.earlier.since_millis
             self.saving = SavedFor(wanted, table, since, budget.ready_millis(size))
+        if wanted.must_be and wanted.shows_rows:
+            return f"{said}; until the budget suffices, reads do not show its new rows"
         return f"{said}; the budget comes before the cap on runs" if wanted.must_be else said
 
 
