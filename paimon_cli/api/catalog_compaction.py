@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
@@ -105,7 +105,7 @@ class Compaction(OpenedCatalog):
             damaged: list[PaimonError] = []
             for table in chosen_tables(chosen, self._locate, metastore, self.branch, damaged.append):
                 try:
-                    found = within(look_seconds(chosen, metastore), functools.partial(planned, table), table.name)
+                    found = within(look_seconds(chosen, metastore), partial(planned, table), table.name)
                 except PaimonError as error:
                     rounds.append(TableRound(table.name, RoundState.FAILED, error=error))
                     continue
@@ -293,7 +293,7 @@ class Compaction(OpenedCatalog):
 
         for chosen in chosen_by(choice):
             if not choice.is_listed:
-                within(metastore.table_seconds, functools.partial(opened, chosen), chosen.name)
+                within(metastore.table_seconds, partial(opened, chosen), chosen.name)
 
         lists = _TableLists(found, self.runtime.warn)
 
@@ -301,7 +301,7 @@ class Compaction(OpenedCatalog):
             if policies is not None:
                 policies.renew()
             places = (place for part in choice.one_by_one() for place in lists.of(part))
-            return [as_served(place, functools.partial(context_at, place), policies) for place in places]
+            return [as_served(place, partial(context_at, place), policies) for place in places]
 
         return served
 
@@ -316,8 +316,8 @@ def as_served(place: TableLocation, opened: Callable[[], TableContext], policies
 
     if policies is None:
         return ServedTable(place.name, opened)
-    reads = counted_reads(functools.partial(policies.proportion_read, place))
-    return ServedTable(place.name, opened, policies.of(place), reads, functools.partial(policies.reads_from, place))
+    reads = counted_reads(partial(policies.proportion_read, place))
+    return ServedTable(place.name, opened, policies.of(place), reads, partial(policies.reads_from, place))
 
 
 @dataclass
@@ -393,7 +393,7 @@ def _sharing(tables: Collection[str] | None, policies: Policies | None) -> Calla
     if tables is None:
         return lambda table: True
 
-    @functools.cache
+    @cache
     def line(table: str) -> tuple[str, int] | None:
         setting = None if policies is None else policies.about(table).settings.get(PolicyKey.BUDGET)
         return None if setting is None else (setting.source, setting.line)

@@ -110,7 +110,7 @@ class DeadLetters:
         if len(self._known) >= MAX_LETTERS:
             raise BadInput(
                 f"{self._path} has {MAX_LETTERS:,} events set apart",
-                "so many are no exceptions: the format is wrong, or a table does not fit",
+                "this many are no exceptions: the format is wrong, or a table does not fit",
                 "mend the cause, apply the file with ingest, and name another one",
             )
 

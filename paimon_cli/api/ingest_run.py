@@ -28,7 +28,7 @@ from paimon_cli.errors import BadInput, PaimonError, PartialSuccess, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
-from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
+from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, in_order_read
 from paimon_cli.ingest.changes.read_marks import BlockMarks, Mark, check_mark, has_changed
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
@@ -55,8 +55,8 @@ INCOMPLETE = "came without the row before; if one of them changed a key, the row
 class IngestRun:
     """One call: the tables that it has met. `targets`: by name; `by_source`: those that take events. `letters`: where
     bad events are set apart. `gone`: of sources whose first events are gone, the position of the first one that is left.
-    `behind`: of topics, how many events are yet to be read. `continued`: topics that this run began to read behind their first
-    events; `unread`: of those, a table that has read nothing of them, so that its events are left out.
+    `behind`: of topics, how many events are yet to be read. `continued`: topics of which this run does not read the first
+    events; `unread`: for such a topic, a table that has read nothing of it, so that its events are left out.
     """
 
     site: IngestSite
@@ -199,8 +199,8 @@ class IngestRun:
             self.stop(target, failure)
 
     def _set_apart(self, bad: Sequence[BadEvent]) -> None:
-        """In the order in which they were read, in which they are applied again."""
-        for event in sorted(bad, key=lambda event: event.position):
+        """In the order in which they were read: so they are applied again."""
+        for event in in_order_read(bad):
             self.letters.add(event, self.format.name)
 
     def stop(self, target: IngestTarget, failure: PaimonError) -> None:

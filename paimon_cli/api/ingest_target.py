@@ -153,7 +153,7 @@ class IngestTarget(EventTable):
             raise NotSupported(
                 f"{self.name}: {events.table.name} was emptied by a truncation",
                 "its events come from several partitions of topics, so that it cannot be told which rows came before",
-                "empty the table yourself, and begin behind the event with ?offsets=PARTITION:OFFSET",
+                "empty the table yourself, and begin after the event with ?offsets=PARTITION:OFFSET",
             )
         self.sources, self.end = sources, position
         self.hold(marks)

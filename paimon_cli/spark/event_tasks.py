@@ -26,7 +26,7 @@ from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EventFormat
-from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, PositionUnit
+from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, PositionUnit, in_order_read
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.jobs.spark.tasks import called_by_spark
@@ -96,7 +96,7 @@ class DecodingTask:
                     facts = FoundEvents(EventColumns.of(events), events.truncates)
                     yield _one(_EVENTS, source_text(events.table), block, pickle.dumps(facts), _pickled(events))
                 if found.bad:
-                    yield _one(_EVENTS, "", block, pickle.dumps(FoundEvents(bad=_in_order_read(found.bad))), b"")
+                    yield _one(_EVENTS, "", block, pickle.dumps(FoundEvents(bad=tuple(in_order_read(found.bad)))), b"")
                 for table in sorted(new - told):
                     yield _one(_EVENTS, source_text(table), block, pickle.dumps(FoundEvents()), b"")
                 told |= new
@@ -117,10 +117,6 @@ class _Pickler(pickle.Pickler):
 
 def _array_of(text: bytes) -> pa.Array:
     return pa.ipc.open_stream(text).read_next_batch().column(0)
-
-
-def _in_order_read(bad: Sequence[BadEvent]) -> tuple[BadEvent, ...]:
-    return tuple(sorted(bad, key=lambda event: event.position))
 
 
 def _pickled(events: TableEvents) -> bytes:
@@ -224,7 +220,7 @@ def _converted(table: EventTable, target: str, texts: Sequence[bytes]) -> pa.Rec
         return _one(_ROWS, target, 0, pickle.dumps(ConvertedRows(failure=failure)), b"")
     counts = counts_of(rows)
     rows = rows.set_column(rows.column_names.index(KIND_COLUMN), KIND_COLUMN, rows[KIND_COLUMN].cast(pa.string()))
-    found = pickle.dumps(ConvertedRows(counts, _in_order_read(bad), table.incomplete - before, table.newest_millis))
+    found = pickle.dumps(ConvertedRows(counts, tuple(in_order_read(bad)), table.incomplete - before, table.newest_millis))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)

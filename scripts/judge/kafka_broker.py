@@ -66,7 +66,7 @@ class Source:
     def __init__(self) -> None:
         self.rows: dict[str, dict[int, Row]] = {topic: {} for topic in TOPICS}
         self.chance, self.number = random.Random(5), 0
-        # Without idempotence librdkafka sends batches again behind later ones, as while a topic is new: other events than ours.
+        # Without idempotence librdkafka may send a batch again after later ones, as while a topic is new: the topic differs then.
         self.producer = Producer({"bootstrap.servers": BROKER, "linger.ms": 5, "enable.idempotence": True})
 
     def change(self, count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from lzma import LZMAError
@@ -42,6 +42,11 @@ class BadEvent(NamedTuple):
     reason: str
     text: bytes
     unit: str = PositionUnit.BYTE
+
+
+def in_order_read(bad: Iterable[BadEvent]) -> list[BadEvent]:
+    """Bad events of one block, however they were found, in the order of the source."""
+    return sorted(bad, key=lambda event: event.position)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ NOTHING_HELD: Mapping[Partition, int] = MappingProxyType({})
 @dataclass
 class PartitionPlace:
     """How far a partition was read. `position`: the next offset; `end`: that of the last message when it was assigned, plus one.
-    `first`: where the group began, as far as Kafka still has it; `is_continued`: this run began behind it. `gone`: whether events
+    `first`: where the group began, as far as Kafka still has it; `is_continued`: this run began after it. `gone`: whether events
     before this offset were read is unknown. `is_ended`: there was nothing more.
     """
 
