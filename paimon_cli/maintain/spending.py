@@ -20,37 +20,48 @@ class Spending:
     _read: dict[str, tuple[LedgerRound, ...]] = field(default_factory=dict)
 
     def rounds(self) -> list[LedgerRound]:
-        """Those that have ended, and those that began and are not among them: they count with all that they were granted.
+        """Those that ended within the last day, and those that began in it and have not ended: they count with all that they were
+        granted.
 
         Raises `PaimonError` if the ledger cannot be listed; objects that cannot be read are left out.
         """
         since = self.ledger.clock.now_millis() - DAY_MILLIS
-        begun = [file for file in self.ledger.newest() if file.kind == LedgerKind.BEGUN and file.millis >= since]
-        # listed again: a round that ends meanwhile is written before its begin is deleted, so it is seen at least once
-        ended = [
-            file
-            for file in self.ledger.newest()
-            if file.kind == LedgerKind.DAY or (file.kind == LedgerKind.ROUND and file.millis >= since)
-        ]
-        wanted = [file for file in (*ended, *begun) if file.kind == LedgerKind.DAY or file.service != self.service]
-        self._read = {file.status.name: self._of(file) for file in wanted}
-        found: dict[tuple[int, str, int], LedgerRound] = {}
-        for each in (each for file in wanted for each in self._read[file.status.name]):
-            if each.started >= since and each.service != self.service:
-                found.setdefault(each.key, each)
-        return [found[key] for key in sorted(found)]
+        read: dict[str, tuple[LedgerRound, ...]] = {}
+        ended: dict[tuple[int, str, int], LedgerRound] = {}
+        begun: dict[tuple[int, str, int], LedgerRound] = {}
+        for _ in range(2):  # again: when a listed object is gone, because its round has ended or was packed, another is there
+            for file in self.ledger.newest():
+                name = file.status.name
+                if name in read or not self._may_count(file, since):
+                    continue
+                read[name] = self._read.get(name) or tuple(self.ledger.read(file, lambda damage: None))
+                found = begun if file.kind == LedgerKind.BEGUN else ended
+                found.update((each.key, each) for each in read[name] if each.service != self.service)
+        self._read = read  # at once: a reading that took too long may still go on in another thread
+        rounds = begun | ended
+        return [rounds[key] for key in sorted(rounds) if _end(rounds[key]) > since]
 
     def taken(self, is_size: bool, counts: Callable[[str], bool] = lambda table: True) -> list[tuple[int, float]]:
         """What was taken, as moments (epoch millis) and bytes, or millis if not `is_size`. `counts`: whether a table does, by
         name.
+
+        All that a round took counts as of its end, so that none of it is forgotten too early.
         """
+        now = self.ledger.clock.now_millis()
         return [
-            (each.started, step.bytes_read + step.upkeep_bytes if is_size else step.seconds * 1000)
+            (int(min(now, _end(each))), step.bytes_read + step.upkeep_bytes if is_size else step.seconds * 1000)
             for each in self.rounds()
             for step in each.steps
             if counts(step.table)
         ]
 
-    def _of(self, file: LedgerFile) -> tuple[LedgerRound, ...]:
-        known = self._read.get(file.status.name)
-        return tuple(self.ledger.read(file, lambda damage: None)) if known is None else known
+    def _may_count(self, file: LedgerFile, since: int) -> bool:
+        """Whether an object may hold a round that counts: one takes a day at most."""
+        if file.kind == LedgerKind.DAY:
+            return file.millis > since - 2 * DAY_MILLIS
+        return file.service != self.service and file.millis > (since if file.kind == LedgerKind.BEGUN else since - DAY_MILLIS)
+
+
+def _end(done: LedgerRound) -> float:
+    """When a round ended (epoch millis); of one that has not, when it began."""
+    return done.started + done.seconds * 1000

@@ -10,7 +10,7 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
 from paimon_cli.jobs.service.shared_budgets import Grant
-from paimon_cli.jobs.service.table_round import ServiceRound, TableRound
+from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.maintain.ledger import Ledger
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -112,3 +112,17 @@ def test_each_round_has_its_own_requests_and_tables(tmp_path: Path) -> None:
     found = ledger.rounds(0, lambda damage: None)
     assert [each.requests for each in found] == [{"read": 5}, {"read": 3}]
     assert [[step.table for step in each.steps] for each in found] == [["shop.orders"], ["shop.people"]]
+
+
+@pytest.mark.parametrize(("budget_left", "is_noted"), [(1 << 20, True), (None, False)])
+def test_a_search_that_took_from_a_budget_and_found_nothing_is_noted(
+    tmp_path: Path, budget_left: int | None, is_noted: bool
+) -> None:
+    clock = HandClock(1_795_900_000_000)
+    ledger = Ledger(LocalStorage(), str(tmp_path), clock)
+    watcher = LedgerWatcher(Rounds(clock), ledger, "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", clock, pytest.fail)
+    searched = TableRound("shop.orders", RoundState.NOTHING, budget_left=budget_left, upkeep_bytes=64 << 10)
+    watcher.table_done(searched)
+    watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (searched,)), None)
+    written = [step.upkeep_bytes for each in ledger.rounds(0, lambda error: pytest.fail(str(error))) for step in each.steps]
+    assert written == ([64 << 10] if is_noted else [])

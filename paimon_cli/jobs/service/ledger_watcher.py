@@ -107,8 +107,10 @@ class LedgerWatcher:
 
 
 def is_worth_noting(done: TableRound) -> bool:
-    """Whether a table was changed, could not be, or has work left."""
+    """Whether a table was changed, could not be, or has work left, or a search for orphans has taken from a budget."""
     if done.state in (RoundState.COMPACTED, RoundState.CLEANED) or done.upkeep != NOT_KEPT_UP:
+        return True
+    if done.upkeep_bytes and done.budget_left is not None:
         return True
     is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET) or done.is_unfinished
     return is_left or done.state in (RoundState.FAILED, RoundState.TRY_AGAIN)
