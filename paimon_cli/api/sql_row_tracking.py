@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS
 
 
@@ -17,7 +18,8 @@ def named_tracking_columns(query: str) -> tuple[str, ...]:
 def hide_from_stars(node: Any, is_tracked: Callable[[dict[str, Any]], bool], columns: Collection[str]) -> None:
     """Let no star of the syntax tree show these columns of the tables of which `is_tracked` is true.
 
-    A star over a subquery shows them: the subquery names them.
+    A star over a subquery shows them: the subquery names them. `NotSupported` for a NATURAL join of two such tables: it would
+    compare these columns, too.
     """
     if isinstance(node, dict):
         if node.get("type") == "SELECT_NODE":
@@ -27,6 +29,11 @@ def hide_from_stars(node: Any, is_tracked: Callable[[dict[str, Any]], bool], col
                 if names and (not star["relation_name"] or star["relation_name"].lower() in names):
                     known = {name.lower() for name in star["exclude_list"]}
                     star["exclude_list"] += [name for name in columns if name.lower() not in known]
+        if node.get("ref_type") == "NATURAL" and all(
+            any(map(is_tracked, _tables_beside(node[side]))) for side in ("left", "right")
+        ):
+            why = f"the query names {', '.join(columns)}, which the join would compare, too"
+            raise NotSupported("a NATURAL join of tables with row tracking", why, "name the columns: JOIN ... USING (COLUMN)")
         node = list(node.values())
     for part in node if isinstance(node, list) else ():
         hide_from_stars(part, is_tracked, columns)
@@ -41,5 +48,11 @@ def _tables_beside(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _tables_beside(source["right"])
 
 
-def _stars(selected: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    return (item for item in selected if item.get("class") == "STAR")
+def _stars(node: Any) -> Iterator[dict[str, Any]]:
+    """The stars of an expression, without those in subqueries."""
+    if isinstance(node, dict):
+        if node.get("class") == "STAR":
+            yield node
+        node = [] if node.get("class") == "SUBQUERY" else list(node.values())
+    for part in node if isinstance(node, list) else ():
+        yield from _stars(part)

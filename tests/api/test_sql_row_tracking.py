@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli import Catalog
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 
 
 @pytest.fixture
@@ -38,6 +38,8 @@ def catalog(tmp_path: Path) -> Catalog:
         ("SELECT * EXCLUDE (s, _ROW_ID) FROM d.t WHERE _ROW_ID = 0", 1, [(1,)]),
         ("SELECT count(*) FROM d.t WHERE _ROW_ID >= 1", 1, [(3,)]),
         ("SELECT count(*) FROM d.t", 1, [(4,)]),
+        ("SELECT max(COLUMNS(*)) FROM d.t WHERE _ROW_ID >= 0", 2, [(2, "d")]),
+        ("SELECT p.k FROM d.t NATURAL JOIN d.plain p WHERE _ROW_ID = 2", 1, [(1,)]),
     ],
 )
 def test_queries(catalog: Catalog, query: str, columns: int, rows: list[Any]) -> None:
@@ -62,3 +64,9 @@ NONE = ("SELECT _ROW_ID FROM d.plain", "UPDATE d.t SET _ROW_ID = 7", "DELETE FRO
 def test_where_there_are_none(catalog: Catalog, query: str) -> None:
     with pytest.raises(UsageError, match="_ROW_ID"):
         catalog.sql(query).to_arrow()
+
+
+def test_a_natural_join_would_compare_ids(catalog: Catalog) -> None:
+    assert catalog.sql("SELECT * FROM d.t NATURAL JOIN d.t AS u").to_arrow().num_rows == 4
+    with pytest.raises(NotSupported, match=r"NATURAL join .* names _ROW_ID"):
+        catalog.sql("SELECT * FROM d.t NATURAL JOIN d.t AS u WHERE t._ROW_ID = 0").to_arrow()
