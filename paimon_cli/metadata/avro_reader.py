@@ -22,6 +22,7 @@ from paimon_cli.metadata.avro_writer import (
     AvroSchema,
     RecordSchema,
     array,
+    encode_value,
     schema_of_text,
     zstd_module,
 )
@@ -176,7 +177,7 @@ def uncompressed_container(data: bytes) -> bytes:
     refuse_endless(array(schema_of_text(container.schema).plain))
     out, marker = io.BytesIO(), bytes(SYNC_SIZE)
     out.write(AVRO_MAGIC)
-    write_value(out, HEADER, {"avro.schema": container.schema, "avro.codec": b"null"})
+    out.write(encode_value(HEADER, {"avro.schema": container.schema, "avro.codec": b"null"}))
     out.write(marker)
     for count, content in container.blocks:
         if not 0 <= count <= len(content):
@@ -239,13 +240,6 @@ def read_value(source: BinaryIO, schema: AvroSchema) -> Any:
     import fastavro
 
     return fastavro.schemaless_reader(source, schema, None)
-
-
-def write_value(target: BinaryIO, schema: AvroSchema, value: Any) -> None:
-    """Append a value to `target`."""
-    import fastavro
-
-    fastavro.schemaless_writer(target, schema, value)
 
 
 def damage_errors() -> tuple[type[BaseException], ...]:

@@ -18,20 +18,21 @@ _MAX_LEVELS = 15
 
 
 _LOGS = {
-    "_delta_log": ("a Delta table", "its log says which files count"),
-    ".hoodie": ("a Hudi table", "its timeline says which files count"),
-    "metadata": ("an Iceberg table", "its metadata says which files count"),
+    "_delta_log": ("a Delta table", "log"),
+    ".hoodie": ("a Hudi table", "timeline"),
+    "metadata": ("an Iceberg table", "metadata"),
 }
+"""A name in the directory of a table -> what the table is, and what says which of its files count."""
 
 
 def expect_no_log(directory: str, names: Collection[str]) -> None:
     """Raise `NotSupported` if a name says that a log decides which of the files count."""
-    for name, (what, why) in _LOGS.items():
+    for name, (what, log) in _LOGS.items():
         if name in names:
             hint = "let its own engine write the rows into a table of Paimon, or export them as Parquet files"
             if name == "metadata":
-                hint = f"adopt {directory}, which reads it"
-            raise NotSupported(f"{directory} is {what}", f"{why}, and files in a part of it are not adopted", hint)
+                hint = f"adopt the whole table, {directory}"
+            raise NotSupported(f"{directory} is {what}", f"only its {log} says which of its files count", hint)
 
 
 class PartitionWalk:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 from paimon_cli.catalog.ddl import definition_of
 from paimon_cli.catalog.metastore.hive import HiveMetastore
 from paimon_cli.catalog.metastore.hive_client import HiveAddress
-from paimon_cli.catalog.metastore.hive_tables import HiveTable, read_hive_table
+from paimon_cli.catalog.metastore.hive_tables import HivePartition, HiveTable, read_hive_table
 from paimon_cli.catalog.metastore.metastore import Metastore, TableIdentifier
 from paimon_cli.datatypes.data_type import DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -47,10 +48,11 @@ def _identifier(text: str) -> TableIdentifier:
 
 
 def hive_source(address: HiveAddress, identifier: TableIdentifier, store: Mapping[str, Any], threads: int) -> Source:
-    """The files of a table of Hive. Raises what `read_hive_table` does; `NotSupported` for partitions in several stores, or that
-    have directories in them; `NotFound` if there are no files.
+    """The files of a table of Hive. Raises what `read_hive_table` does; `NotSupported` for partitions in several stores, with one
+    location for two, or with directories in them; `NotFound` if there are no files.
     """
     table = read_hive_table(address, identifier)
+    _expect_own_places(table)
     root = _common_root(table)
     storage, root = storage_for_url(root, store, confined=True)
     found = list(in_parallel(storage.list_directory, [place.url for place in table.partitions], threads))
@@ -62,7 +64,7 @@ def hive_source(address: HiveAddress, identifier: TableIdentifier, store: Mappin
                 continue
             if entry.is_directory:
                 why = "Hive reads directories in a partition only by settings of the session"
-                raise NotSupported(f"{entry.path} is a directory in {place.url}", why, "let Hive write the rows anew")
+                raise NotSupported(f"{entry.path} is a directory in {place.url}", why, "let Hive write the rows into a new table")
             if entry.size:  # Hive leaves empty files for buckets without rows
                 files.append(AdoptedFile(entry.path[len(root) + 1 :], entry.size, values))
     if not files:
@@ -70,6 +72,17 @@ def hive_source(address: HiveAddress, identifier: TableIdentifier, store: Mappin
     keys, types = tuple(name for name, _ in table.partition_columns), dict(table.partition_columns)
     ordered = tuple(sorted(files, key=lambda file: file.path))
     return Source("hive", storage, root, keys, ordered, types, columns=table.columns, name=f"Hive table {table.name}")
+
+
+def _expect_own_places(table: HiveTable) -> None:
+    """Raise `NotSupported` if two partitions have one location: each of its rows would be in both."""
+    first: dict[str, HivePartition] = {}
+    for partition in table.partitions:
+        other = first.setdefault(posixpath.normpath(partition.url), partition)
+        if other is not partition:
+            why = f"{'/'.join(other.values)} and {'/'.join(partition.values)} are both in {partition.url}"
+            hint = "drop one of them in Hive, or let Hive write the rows into a new table"
+            raise NotSupported(f"two partitions of {table.name} have one location", why, hint)
 
 
 def _common_root(table: HiveTable) -> str:
@@ -98,7 +111,8 @@ def renamed_columns(source: Source, stored: Sequence[DataField]) -> dict[str, st
 
 
 def hive_fields(source: Source, stored: Sequence[DataField], *, in_place: bool) -> tuple[DataField, ...]:
-    """The columns of the new table. In place they are those of the files, which must be those of Hive; else Hive's types count.
+    """The columns of the new table, with their names in the files. In place the types in the files must agree with Hive's; else
+    Hive's types count.
 
     Raises `NotSupported` for columns that other readers would not find, or would read as another type.
     """
@@ -107,6 +121,9 @@ def hive_fields(source: Source, stored: Sequence[DataField], *, in_place: bool) 
         why = "its ORC files have no names of columns, and readers of Paimon go by names"
         raise NotSupported(f"the {source.name} cannot be adopted as it is", why, "write its rows, with --primary-key")
     by_name = {renamed.get(field.name, field.name).lower(): field for field in stored}
+    if len(by_name) < len(stored):
+        why = "Hive does not tell upper from lower case in names, and some columns of its files differ in nothing else"
+        raise NotSupported(f"the {source.name} has other columns than its files", why, "write the files again without them")
     declared = definition_of([parse_column(f"`{name}` {t}") for name, t in source.columns], "the Hive table").fields
     fields = []
     for column in declared:
@@ -114,13 +131,17 @@ def hive_fields(source: Source, stored: Sequence[DataField], *, in_place: bool) 
         if file is None and in_place:
             why = f"column {column.name} of Hive is not in its files, which have been written before it was added"
             raise NotSupported(f"the {source.name} has other columns than its files", why, "write its rows, with --primary-key")
-        if file is None or (not _is_same(file.type, column.type) and not in_place):
+        if file is None:
             fields.append(column)
-        elif not _is_same(file.type, column.type):
+            continue
+        name = renamed.get(file.name, file.name)
+        if _is_same(file.type, column.type):
+            fields.append(replace(file, name=name))
+        elif not in_place:
+            fields.append(replace(column, name=name))
+        else:
             why = f"column {column.name} is {type_to_sql(file.type)} there, and {type_to_sql(column.type)} in Hive"
             raise NotSupported(f"the files of the {source.name} have another type", why, "write its rows, with --primary-key")
-        else:
-            fields.append(replace(file, name=renamed.get(file.name, file.name)))
     if by_name:
         why = f"column {next(iter(by_name))} is in its files, and not in Hive"
         raise NotSupported(f"the {source.name} has other columns than its files", why, "add the column in Hive")

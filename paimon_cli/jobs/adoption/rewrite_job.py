@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
-from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.partition_spec import partition_value
@@ -112,8 +112,9 @@ def rewrite(adoption: Adoption, store: Mapping[str, str], engine: Engine, progre
                 why = f"{found.rows:,} rows were read, and the footers of its files say {adoption.rows:,}"
                 raise DamagedFile(f"{adoption.source.root} is not what its footers say", why, "look for the damaged file")
         result, _ = commit_rows(Committer(context), plan, written.messages, request, identity)
+    done = adoption.done(result.snapshots[-1].id, _duplicates(context, adoption.rows))
     delete_source(adoption, context.read_threads)
-    return adoption.done(result.snapshots[-1].id, _duplicates(context, adoption.rows))
+    return done
 
 
 def _rows_of(adoption: Adoption, store: Mapping[str, str], context: TableContext) -> AdoptedRows:
@@ -130,8 +131,7 @@ def _rows_of(adoption: Adoption, store: Mapping[str, str], context: TableContext
 
 def _partition_scalar(context: TableContext, name: str, text: str | None) -> pa.Scalar:
     """The value of a partition column. Raises `UsageError` for a text that is none of its type."""
-    is_null = partition_value(context, name, text) is None
-    return pa.scalar(None if is_null else text, pa.string()).cast(arrow_type(context.schema.field(name).type))
+    return values_to_arrow([partition_value(context, name, text)], context.schema.field(name).type)[0]
 
 
 def _duplicates(context: TableContext, rows: int) -> int | None:

@@ -51,7 +51,7 @@ def _expect_whole(url: str, storage_options: Mapping[str, Any]) -> None:
 
 
 def _logs_in(url: str, storage_options: Mapping[str, Any]) -> set[str]:
-    """The names in a directory; `metadata` only if it is that of an Iceberg table.
+    """The names in a directory; `metadata` only if it has metadata of Iceberg.
 
     None of a directory that cannot be listed: it may belong to others, which is no reason to refuse what lies below.
     """

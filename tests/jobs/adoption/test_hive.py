@@ -142,6 +142,18 @@ def test_rows_for_a_primary_key(hive: HiveServer, tmp_path: Path, by_position: b
     assert [(field.name, field.type.root) for field in table.context.schema.fields][-2:] == [("later", "VARCHAR"), ("dt", "DATE")]
 
 
+def test_columns_of_another_type_keep_their_names_in_the_files(hive: HiveServer, tmp_path: Path) -> None:
+    made = Made(hive, tmp_path, columns=[("id", "bigint"), ("name", "string"), ("small", "bigint"), ("tags", "array<string>")])
+    for number, place in enumerate(made.places):
+        pq.write_table(rows(number * 10).rename_columns(["id", "name", "Small", "tags"]), place / "000000_0")
+    table = adopt(tmp_path, made.registered(), {"bucket": "1"}, primary_key="dt,id")
+    assert [(row["id"], row["Small"]) for row in table.scan().to_arrow().sort_by("id").to_pylist()] == [
+        *[(0, 7), (1, None)],
+        *[(10, 7), (11, None)],
+    ]
+    assert table.context.schema.field("Small").type.root == "BIGINT"
+
+
 def view(made: Made) -> None:
     made.table.tableType, made.table.viewOriginalText, made.table.viewExpandedText = "VIRTUAL_VIEW", "select 1", "select 1"
 
@@ -175,6 +187,15 @@ def a_union(made: Made) -> None:
     made.fields[0].type = "uniontype<int,string>"
 
 
+def one_location_for_two(made: Made) -> None:
+    made.partitions[1].sd.location = made.partitions[0].sd.location
+
+
+def names_that_differ_in_case(made: Made) -> None:
+    pq.write_table(rows(0).append_column("NAME", pa.array(["p", "q"])), made.places[0] / "000000_0")
+    pq.write_table(rows(10).append_column("NAME", pa.array(["p", "q"])), made.places[1] / "000000_0")
+
+
 def a_directory_inside(made: Made) -> None:
     (made.places[0] / "HIVE_UNION_SUBDIR_1").mkdir()
 
@@ -191,6 +212,8 @@ def a_directory_inside(made: Made) -> None:
         (another_type, "BIGINT there, and STRING in Hive"),
         (a_union, "a type that Paimon does not have"),
         (a_directory_inside, "is a directory in"),
+        (one_location_for_two, "2026-01-01 and 2026-01-02 are both in"),
+        (names_that_differ_in_case, "upper from lower case"),
     ],
 )
 def test_refused(hive: HiveServer, tmp_path: Path, change: Any, match: str, monkeypatch: pytest.MonkeyPatch) -> None:

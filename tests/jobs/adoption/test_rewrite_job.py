@@ -116,6 +116,14 @@ def test_rows_that_do_not_fit_leave_no_table(tmp_path: Path, source: Path, harm:
     assert contents(source) == before and not contents(tmp_path / "t")
 
 
+def test_partition_values_are_read_as_without_a_key(tmp_path: Path) -> None:
+    for text in ("+3", "04"):
+        (tmp_path / f"source/n={text}").mkdir(parents=True)
+        pq.write_table(rows([1], [1], [1]), tmp_path / f"source/n={text}/a.parquet")
+    plan(tmp_path, tmp_path / "source", primary_key="n,id", partition_columns=["n INT"]).run()
+    assert sorted(opened(tmp_path).scan().to_arrow()["n"].to_pylist()) == [3, 4]
+
+
 def test_a_file_that_changes_is_a_conflict(tmp_path: Path, source: Path) -> None:
     planned = plan(tmp_path, source, files="move")
     pq.write_table(rows([7], [70], [1]), source / f"dt={DAYS[1]}/c.parquet")
