@@ -202,7 +202,7 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
         from paimon_cli.catalog.warehouse_trash import trash_of_table
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
         from paimon_cli.maintain.needed_files import files_elsewhere, total_size
-        from paimon_cli.storage.storage import link_target
+        from paimon_cli.storage.capabilities import link_target
 
         self.check_call()
         opened = self.context

@@ -25,8 +25,8 @@ from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.injected import local_wall_clock
-from paimon_cli.storage.storage import delete_all
 
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:

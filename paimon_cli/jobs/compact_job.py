@@ -45,7 +45,7 @@ from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import MIN_MEMORY
-from paimon_cli.storage.storage import overlapping_writes
+from paimon_cli.storage.capabilities import overlapping_writes
 from paimon_cli.storage.time_bounds import within
 from paimon_cli.write.sorted_write import SortOrder
 

@@ -28,8 +28,9 @@ from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, SNAPSHOT_PREFIX, TableLayout, is_plain_name, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.capabilities import MovesDirectories, directories_of, link_target, remove_empty_directory
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
-from paimon_cli.storage.storage import MovesDirectories, Storage, directories_of, link_target, remove_empty_directory
+from paimon_cli.storage.storage import Storage
 
 KEPT_DIRECTORY = ".paimon-cli"
 """What is kept for a warehouse lies in this directory of it."""

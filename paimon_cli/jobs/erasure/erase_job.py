@@ -47,7 +47,8 @@ from paimon_cli.metadata.snapshot import COMPACT, SEQUENCE_PROPERTY, Snapshot, r
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.storage.storage import Deletions, PublishesSnapshots, ServesVersions, delete_all, remove_empty_directory
+from paimon_cli.storage.capabilities import PublishesSnapshots, ServesVersions, remove_empty_directory
+from paimon_cli.storage.deletions import Deletions, delete_all
 from paimon_cli.storage.threads import in_parallel
 
 _LEASE = "compaction"
