@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from paimon_cli.api.definition import Alter
     from paimon_cli.api.transaction import Transaction
     from paimon_cli.api.versions import Branches, Consumers, Tags
-    from paimon_cli.maintain.trash import Trash, TrashEntry
+    from paimon_cli.maintain.trash import Trash
+    from paimon_cli.maintain.trash_entry import TrashEntry
 
 
 @dataclass(frozen=True)

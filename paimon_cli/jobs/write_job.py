@@ -56,7 +56,7 @@ from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.compact_job import CompactSummary
+    from paimon_cli.jobs.compact_summary import CompactSummary
 
 MAX_ASSIGNMENTS = 10
 """How often rows are written again because other jobs have assigned keys of the same partitions to dynamic buckets, or have let

@@ -1,9 +1,9 @@
 """An object storage that overlaps independent requests, so that together they take about one round trip.
 
 Inside a `capabilities.overlapping_writes` block, small new files are uploaded by threads. Operations that could observe such a
-file wait for its upload: it cannot be read, listed or deleted earlier, and no snapshot is published before all uploads have finished.
-If an upload fails, the next publication raises its error and does not take place. If none follows, the end of the block raises
-it.
+file wait for its upload: it cannot be read, listed or deleted earlier, and no snapshot is published before all uploads have
+finished. If an upload fails, the next publication raises its error and does not take place. If none follows, the end of the
+block raises it.
 
 Small files that will be opened soon (`capabilities.will_open`) are prefetched in parallel, with one request each.
 """
