@@ -439,3 +439,15 @@ def of_system(error: OSError) -> StorageUnavailable:
     if error.errno in NO_ACCESS:
         return NoAccess(f"cannot write or read {where}", error.strerror or str(error), ASK_FOR_ACCESS)
     return StorageUnavailable(f"cannot write or read {where}", error.strerror or str(error))
+
+
+def as_paimon_error(error: Exception) -> PaimonError:
+    """The error itself, that of the operating system in our words, or else one that calls it a bug, with its cause."""
+    if isinstance(error, PaimonError):
+        return error
+    if isinstance(error, OSError) and error.strerror:
+        return of_system(error)
+    what = f"{type(error).__name__}: {error}".split("\n")[0]
+    bug = PaimonError(what, "this is a bug of paimon-cli", "--trace for details")
+    bug.__cause__ = error
+    return bug

@@ -112,8 +112,8 @@ def _pictured() -> Iterator[Table]:
 def lsm_picture() -> str:
     """The sorted runs of a bucket, as `report` draws them."""
     from paimon_cli.inspect.charts import drawing, ranges
+    from paimon_cli.inspect.report_buckets import tree_ranges
     from paimon_cli.inspect.report_figures import report_figures
-    from paimon_cli.inspect.report_page import tree_ranges
 
     with _pictured() as table:
         (tree,) = report_figures(table.context, "accounts", "accounts").trees

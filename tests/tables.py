@@ -18,8 +18,9 @@ from paimon_cli.datatypes.field_types import parse_sql_type, parse_type
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.compact_job import CompactSummary, run_compact
+from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, commit_staged
 from paimon_cli.jobs.staging.stage_job import StageFile

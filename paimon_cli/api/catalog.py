@@ -33,8 +33,8 @@ from paimon_cli.options.option_text import counted
 from paimon_cli.requests.comparison import CompareOptions
 from paimon_cli.requests.fields import Point, check_limit
 from paimon_cli.requests.reading import SqlCall
+from paimon_cli.storage.capabilities import link_target
 from paimon_cli.storage.catalog_options import trash_millis
-from paimon_cli.storage.storage import link_target
 
 if TYPE_CHECKING:
     from paimon_cli.api.sql_result import SqlResult

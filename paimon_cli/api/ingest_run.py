@@ -24,7 +24,7 @@ from paimon_cli.api.ingest_schema import ColumnRoom, sequence_column
 from paimon_cli.api.ingest_site import IngestSite
 from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.api.ingested_table import IngestedTable
-from paimon_cli.errors import BadInput, PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import BadInput, PaimonError, PartialSuccess, UsageError, as_paimon_error
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, PLAIN_JSON
@@ -188,8 +188,8 @@ class IngestRun:
                     first = min(of_part, key=lambda event: event.position)
                     at = first.position
                     raise bad_event(first)
-            except PaimonError as problem:
-                failure = problem if target.end_at(at) else failure
+            except Exception as problem:  # not even a bug that one table meets holds the others back
+                failure = as_paimon_error(problem) if target.end_at(at) else failure
             bad += of_part
         bad = [event for event in bad if target.end is None or event.position <= target.end]
         target.bad_events += len(bad)
@@ -225,8 +225,8 @@ class IngestRun:
                 continue
             try:
                 target.commit()
-            except PaimonError as failure:
-                self.stop(target, failure)
+            except Exception as failure:  # as above
+                self.stop(target, as_paimon_error(failure))
                 continue
             if self.call.on_commit is not None:
                 self.call.on_commit(target.result())
@@ -239,7 +239,11 @@ class IngestRun:
         if self._key in self.continued and self._key not in target.marks.keys() | target.pending.keys():
             self.unread[self._key] = target.name
             return None
-        return target.wanted()
+        try:
+            return target.wanted()
+        except PaimonError as failure:  # such as a damaged schema
+            self.stop(target, failure)
+            return None
 
     def _position(self, table: SourceTable) -> int:
         mark = self.by_source[table].marks.get(self._key)

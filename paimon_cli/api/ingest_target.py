@@ -270,7 +270,13 @@ class IngestTarget(EventTable):
 
     def result(self) -> IngestedTable:
         """What was done so far."""
-        schema, failure = self.schema, self.failure
+        failure = self.failure
+        try:
+            schema = self.schema
+        except PaimonError:
+            if failure is None:
+                raise
+            schema = None  # which is why it has stopped
         return IngestedTable(
             table=self.name,
             sources=tuple(sorted(source.name for source in self.sources)),

@@ -24,8 +24,8 @@ from paimon_cli.requests.versions import MarkOptions, RollbackOptions
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.analyze_job import Analysis
-    from paimon_cli.jobs.compact_job import CompactSummary
     from paimon_cli.jobs.compact_request import CompactionPlan
+    from paimon_cli.jobs.compact_summary import CompactSummary
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from paimon_cli.api.definition import Alter
     from paimon_cli.api.transaction import Transaction
     from paimon_cli.api.versions import Branches, Consumers, Tags
-    from paimon_cli.maintain.trash import Trash, TrashEntry
+    from paimon_cli.maintain.trash import Trash
+    from paimon_cli.maintain.trash_entry import TrashEntry
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
         from paimon_cli.catalog.warehouse_trash import trash_of_table
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
         from paimon_cli.maintain.needed_files import files_elsewhere, total_size
-        from paimon_cli.storage.storage import link_target
+        from paimon_cli.storage.capabilities import link_target
 
         self.check_call()
         opened = self.context

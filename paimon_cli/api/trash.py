@@ -16,7 +16,8 @@ from paimon_cli.requests.dropping import EmptyOptions, UndropOptions
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.metastore.metastore import Metastore
-    from paimon_cli.maintain.trash import Trash, TrashEntry
+    from paimon_cli.maintain.trash import Trash
+    from paimon_cli.maintain.trash_entry import TrashEntry
 
 
 @dataclass(frozen=True)

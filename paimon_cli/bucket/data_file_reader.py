@@ -36,8 +36,8 @@ from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import open_sized
 from paimon_cli.storage.ranged_file import Range, RangedFile
-from paimon_cli.storage.storage import open_sized
 
 _DICTIONARY_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 COMPRESSION_SUFFIXES = frozenset({"gz", "zst", "snappy", "lz4", "bz2"})

@@ -16,7 +16,7 @@ from paimon_cli.bucket.file_index import FileIndex
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, IndexedColumn, indexed_columns
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.bucket.stitched_files import StitchedFile, StoredGroups
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS, FileLayout
@@ -25,8 +25,8 @@ from paimon_cli.metadata.table_layout import check_partition_types
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.injected import local_wall_clock
-from paimon_cli.storage.storage import delete_all
 
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:
@@ -270,7 +270,13 @@ class _OpenDataFile:
     def _flush_row_group(self) -> None:
         if not self._pending:
             return
-        self._encoder.write(self._layout.stored(pa.Table.from_batches(self._pending)))
+        rows = self._layout.stored(pa.Table.from_batches(self._pending))
+        for column in rows.schema:
+            if not column.nullable and rows[column.name].null_count:
+                what, why = f"column {column.name} of a row is null, and it is NOT NULL", "the merge engine gives it no value"
+                hint = f"let the column be null, or set fields.{column.name}.ignore-retract=true if rows are taken back"
+                raise Refused(what, why, hint)
+        self._encoder.write(rows)
         self._pending, self._pending_bytes = [], 0
 
     def close(self, level: int, source: int) -> DataFileMeta:

@@ -33,7 +33,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import ABSENT, Indices, KeyBounds, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.parquet_footer import Footer
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 
 UNSORTED = "its rows are not sorted by key, or its page index is damaged"
 WRONG_BOUNDS = "the bounds in its page index or footer do not match its rows"

@@ -31,7 +31,7 @@ from paimon_cli.lsm.key_search import ABSENT, Indices, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 
 DENSE_BLOCK_SHARE = 0.9
 """The whole file is read for at least this many keys or positions, if this share of its blocks has one per this many rows."""

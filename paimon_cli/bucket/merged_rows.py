@@ -31,7 +31,7 @@ from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_mode import check_time_field
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import will_open
+from paimon_cli.storage.capabilities import will_open
 
 MIN_EPOCH_MILLIS = 1_000_000_000_000
 """A BIGINT below this counts seconds, from here on milliseconds."""

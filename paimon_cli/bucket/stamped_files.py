@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import POSTPONE_DIRECTORY
-from paimon_cli.storage.storage import delete_all, remove_empty_directory
+from paimon_cli.storage.capabilities import remove_empty_directory
+from paimon_cli.storage.deletions import delete_all
 
 INDEX_PREFIX = "index-"
 UUID_PARTS = (8, 12, 16, 20)

@@ -14,9 +14,10 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_directory import is_table, recognised_table
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout
 from paimon_cli.options.option_text import nearest
+from paimon_cli.storage.capabilities import directories_of, first_entries
 from paimon_cli.storage.directories import MAX_EXAMINED, MAX_SIMILAR, ancestors
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
-from paimon_cli.storage.storage import FileStatus, Storage, directories_of, first_entries
+from paimon_cli.storage.storage import FileStatus, Storage
 
 _OF_VERSIONS = {"snapshot", "tag", "changelog", "branch"}
 MAX_NAMED = 5

@@ -20,8 +20,9 @@ from paimon_cli.maintain.policy import Policy, PolicyKey, TablePolicy
 from paimon_cli.maintain.policy_text import PlacedValue
 from paimon_cli.maintain.read_rates import MOST_READS_OBJECTS, READS_DIRECTORY, READS_FILE, ReadCounts, day_of
 from paimon_cli.maintain.trash import KEPT_DIRECTORY
+from paimon_cli.storage.capabilities import link_target, swap
 from paimon_cli.storage.catalog_options import database_and_table, store_options
-from paimon_cli.storage.storage import Storage, link_target, swap
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.time_bounds import within
 

@@ -20,7 +20,7 @@ from paimon_cli.cli.first_screen import ALL_COMMANDS, SHOWS_ALL, as_option, scre
 from paimon_cli.cli.next_step import command_path
 from paimon_cli.cli.results import ARGUMENTS, coloured, printable
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE, discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
-from paimon_cli.errors import PaimonError, UsageError, of_system
+from paimon_cli.errors import PaimonError, UsageError, as_paimon_error
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.redaction import hiding_secrets_of_command, redact, redacted
@@ -81,14 +81,7 @@ def _print(text: str) -> None:
 
 
 def _as_shown(error: Exception) -> PaimonError:
-    if isinstance(error, PaimonError):
-        return error
-    if isinstance(error, COMMAND_LINE_ERROR):
-        return _command_line_error(error)
-    if isinstance(error, OSError) and error.strerror:
-        return of_system(error)
-    what = f"{type(error).__name__}: {error}".split("\n")[0]
-    return PaimonError(what, "this is a bug of paimon-cli", "--trace for details")
+    return _command_line_error(error) if isinstance(error, COMMAND_LINE_ERROR) else as_paimon_error(error)
 
 
 def _command_line_error(error: Any) -> UsageError:

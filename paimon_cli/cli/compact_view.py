@@ -16,8 +16,8 @@ from paimon_cli.errors import Refused
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.inspect.compaction_report import DecisionRow
-    from paimon_cli.jobs.compact_job import CompactSummary
     from paimon_cli.jobs.compact_request import CompactionPlan
+    from paimon_cli.jobs.compact_summary import CompactSummary
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.choices import TagCreation, TagPeriod, TagPeriodFormat
+from paimon_cli.storage.capabilities import ServesVersions
 from paimon_cli.storage.injected import local_wall_clock
-from paimon_cli.storage.storage import PutOutcome, ServesVersions
+from paimon_cli.storage.storage import PutOutcome
 
 BATCH_PREFIX = "batch-write-"
 _HOUR_MILLIS = 3_600_000

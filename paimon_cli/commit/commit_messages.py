@@ -28,8 +28,8 @@ from paimon_cli.metadata.data_file import (
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.directories import remove_empty_directories
-from paimon_cli.storage.storage import delete_all
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ from paimon_cli.errors import BeingDropped, PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
-from paimon_cli.storage.storage import FileStatus, Storage, remove_empty_directory
+from paimon_cli.storage.capabilities import remove_empty_directory
+from paimon_cli.storage.storage import FileStatus, Storage
 
 MAX_OLD_FILES, OLD_MILLIS = 2000, 30 * 86_400_000
 """Of the files older than 30 days, only the newest 2,000 are kept. A commit whose record is forgotten counts as new."""

@@ -15,15 +15,8 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
-from paimon_cli.storage.storage import (
-    PutOutcome,
-    Storage,
-    Verified,
-    publish_snapshot,
-    put_and_verify,
-    remove_empty_directory,
-    what_became,
-)
+from paimon_cli.storage.capabilities import publish_snapshot, remove_empty_directory
+from paimon_cli.storage.storage import PutOutcome, Storage, Verified, put_and_verify, what_became
 
 _TRIES = 5
 

@@ -35,7 +35,7 @@ from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS, RowKind, merg
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 
 PARQUET = "parquet"
 SHREDDED_PARTS = (FIELD_MAPPING, TYPED_VALUE)

@@ -18,7 +18,7 @@ from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.compact.untouched_groups import UntouchedGroup
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 
 
 @dataclass

@@ -29,7 +29,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 
 _PARQUET = "parquet"
 _COMPRESSED = 4

@@ -38,7 +38,7 @@ from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VA
 from paimon_cli.metadata.encoded_footer import FooterFrame
 from paimon_cli.metadata.parquet_footer import closed
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 from paimon_cli.storage.threads import cached_property
 
 PARQUET = "parquet"

@@ -17,8 +17,9 @@ from paimon_cli.metadata.table_layout import (
     parse_numbered,
 )
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.capabilities import first_entries
 from paimon_cli.storage.directories import first_named, why_missing
-from paimon_cli.storage.storage import Storage, Verified, first_entries, put_and_verify
+from paimon_cli.storage.storage import Storage, Verified, put_and_verify
 from paimon_cli.storage.threads import together
 
 

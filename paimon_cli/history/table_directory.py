@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
+from paimon_cli.storage.capabilities import first_entries
 from paimon_cli.storage.directories import MAX_EXAMINED
-from paimon_cli.storage.storage import FileStatus, Storage, first_entries
+from paimon_cli.storage.storage import FileStatus, Storage
 
 PAIMON, DELTA_LAKE, HUDI, ICEBERG = "Paimon", "Delta Lake", "Hudi", "Iceberg"
 

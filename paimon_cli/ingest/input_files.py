@@ -19,9 +19,10 @@ from paimon_cli.history.table_directory import DELTA_LAKE, HUDI, ICEBERG, PAIMON
 from paimon_cli.ingest.text_blocks import compression_of, uncompressed_name
 from paimon_cli.ingest.text_form import TEXT_FORMATS
 from paimon_cli.options.option_text import did_you_mean, nearest
+from paimon_cli.storage.capabilities import first_entries
 from paimon_cli.storage.directories import LEADS_NOWHERE, MAX_SIMILAR, ancestors, why_missing
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import FileStatus, Storage, first_entries
+from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.threads import in_parallel
 from paimon_cli.storage.whole_file import ScratchDirectory

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from paimon_cli.catalog.metastore.metastore import Metastore
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import NotFound, Refused, UsageError
+from paimon_cli.storage.capabilities import PublishesSnapshots
 from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
 from paimon_cli.storage.commit_lock import break_lock, held_locks
 from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod
 from paimon_cli.storage.redaction import without_login
-from paimon_cli.storage.storage import PublishesSnapshots, Storage
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 
 
 class Obstacle:

@@ -13,7 +13,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.option_text import plain_number
-from paimon_cli.storage.storage import keep_deleted
+from paimon_cli.storage.capabilities import keep_deleted
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.violation import FULL, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.parquet_footer import Footer
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 
 declare(
     Invariant(

@@ -21,7 +21,7 @@ from paimon_cli.jobs.table_copy import TableCopy
 from paimon_cli.maintain.tags import text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
-from paimon_cli.storage.storage import remove_empty_directory
+from paimon_cli.storage.capabilities import remove_empty_directory
 
 
 @dataclass(frozen=True)

@@ -13,120 +13,33 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, Refused, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import UnfinishedRescale
-from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.bucket_regroup import regroup_planned
-from paimon_cli.jobs.bucket_task import CompactedPart, FailedBucket, compact_part
+from paimon_cli.jobs.bucket_tasks import run_bucket_tasks
 from paimon_cli.jobs.compact_outcome import Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States, plan_compaction
-from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
-from paimon_cli.jobs.engine_choice import LOCAL
+from paimon_cli.jobs.compact_summary import CompactSummary
+from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
-from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.range_compaction import RangeCommits
-from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.stale_buckets import move_all_stale_files
-from paimon_cli.jobs.table_change import NewFiles, Shield, Summary, expiry_noticed, ran_on
+from paimon_cli.jobs.table_change import NewFiles, Shield, expiry_noticed, ran_on
 from paimon_cli.jobs.unfinished_rescale import finish_rescale
-from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, DataFileMeta
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.options.choices import OnConflict
-from paimon_cli.pieces import PIECES
-from paimon_cli.requests.compaction import MIN_MEMORY
-from paimon_cli.storage.storage import overlapping_writes
+from paimon_cli.storage.capabilities import overlapping_writes
 from paimon_cli.storage.time_bounds import within
-from paimon_cli.write.sorted_write import SortOrder
 
 MAX_REPLANS = 10
-
-
-@dataclass(frozen=True, repr=False)
-class CompactSummary(Summary):
-    """The result: buckets compacted, files and bytes before and after; `conflicts`: buckets that other jobs changed meanwhile.
-
-    `bytes_read`, `bytes_written`: without files that were only moved to a higher level.
-
-    `stale_files`: files with an older bucket count than their partition, from writers of other engines, whose rows were moved.
-    `rescaled_to`: the bucket count of a rescale that had been interrupted, and was finished; None if there was none.
-    `regrouped`: partitions whose buckets were split or merged; the new ones are among the `buckets`.
-
-    `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
-    """
-
-    buckets: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    snapshots: tuple[Snapshot, ...] = ()
-    conflicts: int = 0
-    regrouped: int = 0
-    stale_files: int = 0
-    rescaled_to: int | None = None
-    waiting_records: int = 0
-    engine: str = ""
-    engine_reason: str = ""
-    seconds: float = 0.0
-    plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
-
-    @property
-    def has_changed(self) -> bool:
-        return bool(self.buckets or self.stale_files or self.rescaled_to)
-
-    @classmethod
-    def of(cls, mode: TableMode, outcome: Outcome, plan: CompactionPlan, conflicts: int, run: dict[str, Any]) -> CompactSummary:
-        messages = [*outcome.regrouped, *outcome.committed]
-        shown = sum(
-            waiting_rows(mode, message.bucket, message.compact.removed)
-            - waiting_rows(mode, message.bucket, message.compact.added)
-            for message in messages
-        )
-        before = [file for message in messages for file in message.compact.removed]
-        after = [file for message in messages for file in message.compact.added]
-        read, written = rewritten_files(messages)
-        made = sum(bool(message.compact.added) for message in outcome.regrouped)
-        return cls(
-            buckets=made + len({message.bucket_id for message in outcome.committed if message.bucket != POSTPONE_BUCKET}),
-            files_before=len(before),
-            files_after=len(after),
-            bytes_before=sum(file.file_size for file in before),
-            bytes_after=sum(file.file_size for file in after),
-            bytes_read=sum(file.file_size for file in read),
-            bytes_written=sum(file.file_size for file in written),
-            snapshots=tuple(outcome.snapshots),
-            conflicts=conflicts,
-            regrouped=len({message.partition for message in outcome.regrouped}),
-            stale_files=outcome.stale_files,
-            rescaled_to=outcome.rescaled_to,
-            waiting_records=max(0, plan.figures.waiting_records - shown),
-            **run,
-            plan=plan,
-        )
-
-
-def rewritten_files(messages: Iterable[CommitMessage]) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
-    """The files that compactions read, and those that they wrote, without those of which only the level changed."""
-    before: list[DataFileMeta] = []
-    after: list[DataFileMeta] = []
-    for message in messages:
-        upgraded = {file.file_name for file in message.compact.removed} & {file.file_name for file in message.compact.added}
-        before += [file for file in message.compact.removed if file.file_name not in upgraded]
-        after += [file for file in message.compact.added if file.file_name not in upgraded]
-    return before, after
 
 
 def run_compact(
@@ -248,7 +161,7 @@ class _Compaction:
             self.uncut = plan if only is None else None
             return plan, Outcome()
         with overlapping_writes(self.context.storage):
-            results = _compact_buckets(RangeCommits(new_files, self.engine), self.request, cuts, self.progress)
+            results = run_bucket_tasks(RangeCommits(new_files, self.engine), self.request, cuts, self.progress)
             with self.shield():
                 outcome = commit_results(new_files, results, self.engine)
         names = {task.bucket_id: {file.file_name for file in task.files} for task in plan.tasks}
@@ -263,7 +176,7 @@ class _Compaction:
             plan = replace(plan, decisions=tuple(self._without_newer(decision) for decision in plan.decisions))
         with overlapping_writes(self.context.storage):
             ranges = RangeCommits(new_files, self.engine)
-            results = _compact_buckets(ranges, self.request, plan, self.progress)
+            results = run_bucket_tasks(ranges, self.request, plan, self.progress)
             with self.shield():
                 outcome = commit_results(new_files, results, self.engine)
         outcome.add_stage(ranges.outcome)
@@ -322,50 +235,6 @@ def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
         error.details["snapshots"] = ids
 
 
-def _compact_buckets(
-    ranges: RangeCommits, request: CompactRequest, plan: CompactionPlan, progress: Progress
-) -> list[CommitMessage | FailedBucket]:
-    """Run all tasks, and commit those of ranges. Returns the results of the others. If the engine fails or the user interrupts,
-    all new files that are not committed are deleted.
-    """
-    if not plan.tasks:
-        return []
-    new_files, engine = ranges.new_files, ranges.engine
-    engine.prepare(plan.work, progress)
-    memory = _memory_of_a_task(request, engine)
-    with new_files.deleted_on_failure(), ranges.deleted_on_failure():
-        results: Sequence[CommitMessage | FailedBucket]
-        if request.order is not None:
-            results = _sort(new_files, request.order, plan, memory, engine, progress)
-        else:
-            tasks = [part.with_memory(memory) for part in ranges.divided(new_files.context, request, plan.tasks)]
-            others: list[CommitMessage | FailedBucket] = []
-            with phase(progress, "Compacting buckets", len(tasks)) as advance:
-
-                def done(finished: CompactedPart) -> None:
-                    if not ranges.commit(finished):
-                        others.append(finished.result)
-                    advance(finished)
-
-                sizes = [task.size for task in tasks]
-                run_traced(engine, new_files.context, compact_part, tasks, done, sizes, computes=True)
-            ranges.delete_repeated()
-            results = _per_bucket(others)
-        appended = {task.bucket_id: task for task in plan.tasks if task.packs}
-        return [_without_vectors(new_files, appended.get(result.bucket_id), result) for result in results]
-
-
-def _sort(
-    new_files: NewFiles, order: SortOrder, plan: CompactionPlan, memory: int | None, engine: Engine, progress: Progress
-) -> Sequence[CommitMessage | FailedBucket]:
-    """Sort all partitions of the plan; if its snapshot expires meanwhile, none is sorted."""
-    try:
-        with expiry_noticed(new_files.context, plan.snapshot_id):
-            return sort_partitions(new_files, plan.tasks, order, memory, engine, progress)
-    except SnapshotExpired as expired:
-        return [FailedBucket(task, expired) for task in plan.tasks]
-
-
 def _distribute_rows(
     new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
 ) -> Outcome:
@@ -397,46 +266,6 @@ def _distribute_rows(
 
 def _commit_distributed(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
     return try_commit(new_files, messages, outcome, CommitKind.DISTRIBUTE)
-
-
-def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitMessage | FailedBucket]:
-    """One result per bucket: the combined message of its tasks, or their first failure."""
-    found: dict[BucketId, CommitMessage | FailedBucket] = {}
-    for result in results:
-        before = found.setdefault(result.bucket_id, result)
-        if before is result or isinstance(before, FailedBucket):
-            continue
-        found[result.bucket_id] = (
-            result if isinstance(result, FailedBucket) else replace(before, compact=before.compact.followed_by(result.compact))
-        )
-    return list(found.values())
-
-
-def _without_vectors(
-    new_files: NewFiles, task: CompactionTask | None, result: CommitMessage | FailedBucket
-) -> CommitMessage | FailedBucket:
-    """For a bucket of an append table, drop the vectors of compacted files; all packs of the bucket share its index files."""
-    if task is None or not task.index_files or isinstance(result, FailedBucket):
-        return result
-    vectors = ChangedVectors(new_files.context, task.picked, new_files.stamp)
-    for file in result.compact.removed:
-        vectors.drop(file.file_name)
-    deleted, new = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
-    return replace(result, compact=replace(result.compact, removed_indexes=deleted, added_indexes=new))
-
-
-def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
-    """Bytes that each merge may use; None for the default. In a container, local tasks share half of its memory limit."""
-    if request.memory is None:
-        limit = container_memory() if engine.name == LOCAL else None
-        share = PIECES.merge_bytes if limit is None else max(MIN_MEMORY, limit // 2 // engine.tasks_per_process)
-        return share if share < PIECES.merge_bytes else None
-    share = request.memory // engine.tasks_per_process
-    if share < MIN_MEMORY:
-        raise UsageError(
-            f"--memory is too small for {engine.tasks_per_process} concurrent compactions", "each of them needs at least 1 mb"
-        )
-    return share
 
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:

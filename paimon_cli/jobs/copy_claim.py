@@ -21,9 +21,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.capabilities import remove_empty_directory
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.injected import Clock, RandomSource
-from paimon_cli.storage.storage import Storage, Verified, put_and_verify, remove_empty_directory
+from paimon_cli.storage.storage import Storage, Verified, put_and_verify
 
 LEASE = "backup"
 LEASE_MILLIS = 60_000

@@ -25,7 +25,8 @@ from paimon_cli.read.scan_plan import ReadPlan, Split
 from paimon_cli.read.selection import Selection
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.predicate import parse_predicate
-from paimon_cli.storage.storage import Storage, delete_all
+from paimon_cli.storage.deletions import delete_all
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.whole_file import whole_file
 

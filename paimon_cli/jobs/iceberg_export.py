@@ -19,7 +19,8 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.options.column_options import STORAGE_LAYOUT
 from paimon_cli.read.scan_plan import Split, plan_scan
-from paimon_cli.storage.storage import Storage, open_sized
+from paimon_cli.storage.capabilities import open_sized
+from paimon_cli.storage.storage import Storage
 
 STORAGE = "metadata.iceberg.storage"
 

@@ -45,7 +45,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.pruning import TableBounds
-from paimon_cli.storage.storage import Storage, delete_all
+from paimon_cli.storage.deletions import delete_all
+from paimon_cli.storage.storage import Storage
 
 _SEQUENCE = 1
 """The sequence number of the only Iceberg snapshot; position deletes apply to data files with the same number."""

@@ -41,7 +41,7 @@ from paimon_cli.maintain.retention import (
 from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.maintenance import ExpireOptions
-from paimon_cli.storage.storage import Deletions
+from paimon_cli.storage.deletions import Deletions
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 DELETIONS_PER_READ = 100

@@ -22,8 +22,9 @@ from paimon_cli.metadata.data_file import DELETION_VECTORS
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate
+from paimon_cli.storage.capabilities import WrappedStorage, open_sized
 from paimon_cli.storage.ranged_file import Fetch, RangedFile
-from paimon_cli.storage.storage import FileStatus, Storage, WrappedStorage, open_sized
+from paimon_cli.storage.storage import FileStatus, Storage
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext

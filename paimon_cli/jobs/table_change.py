@@ -44,7 +44,7 @@ from paimon_cli.maintain.mark_done import check_marks_of_writes
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.options.option_catalog import Operation
 from paimon_cli.read.html_text import ShownAsTable, telling_fields
-from paimon_cli.storage.storage import delete_all
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 

@@ -26,8 +26,10 @@ from paimon_cli.metadata.table_layout import (
     parse_numbered,
 )
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import remove_empty_directory
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, Throttle, tasks_at_most, tasks_of
-from paimon_cli.storage.storage import PutOutcome, Storage, Verified, delete_all, put_and_verify, remove_empty_directory
+from paimon_cli.storage.storage import PutOutcome, Storage, Verified, put_and_verify
 
 _TRIES = 5
 COPIES_PER_READ = 30

@@ -35,8 +35,8 @@ from paimon_cli.jobs.write_request import replaces_named_partitions, strategy_of
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, EntryKind, FileChanges, FileFilter, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.pending_versions import PendingVersions
-from paimon_cli.storage.storage import delete_all
 
 File = TypeVar("File", DataFileMeta, IndexFileMeta)
 

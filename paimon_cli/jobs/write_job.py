@@ -51,12 +51,12 @@ from paimon_cli.jobs.write_request import WriteRequest, overwritten, plan_write,
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.choices import CompactionMode
-from paimon_cli.storage.storage import overlapping_writes
+from paimon_cli.storage.capabilities import overlapping_writes
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.compact_job import CompactSummary
+    from paimon_cli.jobs.compact_summary import CompactSummary
 
 MAX_ASSIGNMENTS = 10
 """How often rows are written again because other jobs have assigned keys of the same partitions to dynamic buckets, or have let

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.capabilities import WrappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage
 
 
 @dataclass(frozen=True)

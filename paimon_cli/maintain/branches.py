@@ -30,7 +30,8 @@ from paimon_cli.maintain.tags import snapshot_and_holder, text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.storage import FileStatus, ServesVersions, keep_deleted
+from paimon_cli.storage.capabilities import ServesVersions, keep_deleted
+from paimon_cli.storage.storage import FileStatus
 
 
 def create_branch(context: TableContext, name: str, tag: str | None = None, snapshot_id: int | None = None) -> int | None:

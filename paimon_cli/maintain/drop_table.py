@@ -17,9 +17,11 @@ from paimon_cli.maintain.needed_files import FileToDelete
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout, escape
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
+from paimon_cli.storage.capabilities import remove_empty_directory
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
-from paimon_cli.storage.storage import Storage, delete_all, remove_empty_directory
+from paimon_cli.storage.storage import Storage
 
 DATA_DIRECTORY = "data-file.path-directory"
 ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage", "table-location", "metadata"

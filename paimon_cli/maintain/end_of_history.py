@@ -17,8 +17,9 @@ from paimon_cli.errors import BeingDropped, CommitUnknown, Conflict, DamagedFile
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.snapshot import Snapshot, end_text
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_numbered
+from paimon_cli.storage.capabilities import keep_deleted
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
-from paimon_cli.storage.storage import Storage, Verified, keep_deleted, what_became
+from paimon_cli.storage.storage import Storage, Verified, what_became
 
 _TRIES = 100
 

@@ -34,7 +34,7 @@ from paimon_cli.maintain.removed_versions import (
 )
 from paimon_cli.maintain.retention import Retention, oldest_consumed, tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import keep_deleted
+from paimon_cli.storage.capabilities import keep_deleted
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ from paimon_cli.maintain.retention import Protections, Retention, expiring_range
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import counted
-from paimon_cli.storage.storage import Deletions, remove_empty_directory
+from paimon_cli.storage.capabilities import remove_empty_directory
+from paimon_cli.storage.deletions import Deletions
 from paimon_cli.storage.threads import in_parallel
 
 OnRead = Callable[[int], None]

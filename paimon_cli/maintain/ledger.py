@@ -25,8 +25,9 @@ from typing import Any
 from paimon_cli.errors import DamagedFile
 from paimon_cli.maintain.trash import KEPT_DIRECTORY
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import link_target
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage, link_target
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 
 LEDGER_DIRECTORY = "ledger"
 KEPT_MILLIS, DAY_MILLIS = 90 * 86_400_000, 86_400_000

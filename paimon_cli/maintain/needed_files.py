@@ -19,7 +19,8 @@ from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import Deletions, Storage, delete_each, deleted_together
+from paimon_cli.storage.deletions import Deletions, delete_each, deleted_together
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel
 
 FileKey = tuple[bytes, int, str]

@@ -22,9 +22,11 @@ from paimon_cli.metadata.table_layout import (
     parse_numbered,
 )
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import remove_empty_directory
+from paimon_cli.storage.deletions import Deletions
 from paimon_cli.storage.guarded_storage import MARKER, PROBE_PREFIX
 from paimon_cli.storage.injected import BelatedClock
-from paimon_cli.storage.storage import Deletions, FileStatus, remove_empty_directory
+from paimon_cli.storage.storage import FileStatus
 from paimon_cli.storage.threads import in_parallel
 
 DATA, MANIFEST, INDEX, STATISTICS, TEMPORARY = "data", "manifest", "index", "statistics", "temporary"

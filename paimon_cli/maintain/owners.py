@@ -27,7 +27,8 @@ from paimon_cli.metadata.table_layout import (
     TAG_PREFIX,
     parse_numbered,
 )
-from paimon_cli.storage.storage import FileStatus, Storage, WrappedStorage
+from paimon_cli.storage.capabilities import WrappedStorage
+from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.threads import in_parallel
 
 LIVE, SNAPSHOTS, TAG, BRANCH = "live", "snapshots", "tag", "branch"

@@ -25,7 +25,7 @@ from paimon_cli.maintain.removed_versions import (
 )
 from paimon_cli.maintain.tags import tags_above, text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.storage import ServesVersions, keep_deleted
+from paimon_cli.storage.capabilities import ServesVersions, keep_deleted
 
 
 @dataclass(frozen=True)

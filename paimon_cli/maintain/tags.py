@@ -39,8 +39,9 @@ from paimon_cli.maintain.removed_versions import (
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.option_catalog import Operation
+from paimon_cli.storage.capabilities import ServesVersions, keep_deleted
 from paimon_cli.storage.injected import local_wall_clock
-from paimon_cli.storage.storage import PutOutcome, ServesVersions, keep_deleted
+from paimon_cli.storage.storage import PutOutcome
 
 
 def create_tag(context: TableContext, name: str, snapshot_id: int | None = None, retained_millis: int | None = None) -> Tag:

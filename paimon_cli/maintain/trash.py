@@ -13,90 +13,28 @@ end stays: it keeps others from creating a table over the data.
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
-from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.maintain.drop_table import drop_table
-from paimon_cli.maintain.end_of_history import EndOfHistory
-from paimon_cli.metadata.table_layout import MAIN_BRANCH, SNAPSHOT_PREFIX, TableLayout, is_plain_name, parse_numbered
+from paimon_cli.maintain.trash_entry import TrashEntry, _if_unreadable
+from paimon_cli.maintain.trash_versions import move_versions, return_versions
+from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.capabilities import MovesDirectories, directories_of, link_target, remove_empty_directory
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
-from paimon_cli.storage.storage import MovesDirectories, Storage, directories_of, link_target, remove_empty_directory
+from paimon_cli.storage.storage import Storage
 
 KEPT_DIRECTORY = ".paimon-cli"
 """What is kept for a warehouse lies in this directory of it."""
-_VERSION = 1
 _ODD_PARTS = frozenset(("", ".", ".."))
 _LEFTOVERS_MILLIS = 86_400_000
 """For how long an entry without a table may belong to a drop that is about to move it."""
-
-
-@dataclass(frozen=True)
-class TrashEntry:
-    """A dropped table: its name, where it was, and until when it is kept. Times are epoch millis.
-
-    `is_moved`: its directory is in the trash; otherwise only its version files are, and the data is where it was. `is_going`: it
-    is being deleted for good, so that some of its files may be gone.
-    """
-
-    id: str
-    table: str
-    url: str
-    dropped: int
-    until: int
-    snapshots: int
-    files: int
-    size: int
-    is_moved: bool
-    is_going: bool = False
-
-    def to_json(self) -> str:
-        return json.dumps({"version": _VERSION, **asdict(self)}, indent=2)
-
-    @staticmethod
-    def from_json(content: bytes, path: str) -> TrashEntry:
-        """Parse an entry. Raises `DamagedFile` for anything that no drop would write."""
-        try:
-            found = json.loads(content)
-            is_going = found.get("is_going", False)
-            if found["version"] != _VERSION or not isinstance(found["is_moved"], bool) or not isinstance(is_going, bool):
-                raise ValueError("it is of another version")
-            name, table, url = (_text(found[key]) for key in ("id", "table", "url"))
-            if not is_plain_name(name):
-                raise ValueError("its id is no name of a directory")
-            times = _number(found["dropped"]), _number(found["until"])
-            counts = _number(found["snapshots"]), _number(found["files"]), _number(found["size"])
-            return TrashEntry(name, table, url, *times, *counts, is_moved=found["is_moved"], is_going=is_going)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            why = "it is not what a drop writes"
-            raise DamagedFile(f"cannot read {path}", why, _if_unreadable(path), path=path) from error
-
-
-def _if_unreadable(path: str) -> str:
-    """The hint about an entry: without it nothing says what its table was, but the table may be whole."""
-    directory = path.rpartition("/")[0]
-    table = shlex.quote(f"{directory}/table")
-    return f"its table may be whole (paimon-cli read {table}): move that directory back; deleting {directory} discards it"
-
-
-def _text(found: Any) -> str:
-    if not isinstance(found, str) or not found:
-        raise ValueError("a text is missing")
-    return found
-
-
-def _number(found: Any) -> int:
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 2**63:
-        raise ValueError(f"{str(found)[:40]!r} is not a whole number")
-    return found
 
 
 @dataclass(frozen=True)
@@ -238,7 +176,7 @@ class Trash:
         self.storage.overwrite(self._path(entry), entry.to_json().encode())
         directories = directories_of(self.storage)
         if directories is None:
-            _move_versions(storage, layout, TableLayout(self.table_directory(entry)), self.clock, self.random)
+            move_versions(storage, layout, TableLayout(self.table_directory(entry)), self.clock, self.random)
             return
         try:
             directories.move_directory(layout.root, self.table_directory(entry))
@@ -281,7 +219,7 @@ class Trash:
                     f"its data is at {entry.url}, on a store that cannot move it",
                     f"bring it back as {entry.table}, then clone it",
                 )
-            _return_versions(self.open_table(root), TableLayout(self.table_directory(entry)), TableLayout(root))
+            return_versions(self.open_table(root), TableLayout(self.table_directory(entry)), TableLayout(root))
         else:
             _remove_empty_below(self.storage, root)
             if self.storage.list_directory(root):
@@ -396,68 +334,3 @@ def _remove_empty_below(storage: Storage, root: str) -> None:
         pending += [entry.path for entry in entries]
     for path in reversed(found):
         remove_empty_directory(storage, path)
-
-
-# ---- object stores ----------------------------------------------------------------------------------------------------------
-
-
-def _histories(storage: Storage, layout: TableLayout) -> list[str]:
-    return [MAIN_BRANCH, *BranchList(storage, layout).directories()]
-
-
-def _version_files(storage: Storage, layout: TableLayout) -> Iterator[str]:
-    """The paths of the version files of all branches: snapshots oldest first, their hints, tags, changelogs, the schemas last.
-
-    A hint that is out of date would hide the end from those who look while the snapshots after it are still missing.
-    """
-    for branch in reversed(_histories(storage, layout)):
-        own = layout.of_branch(branch)
-        snapshots = storage.list_directory(own.snapshot_directory)
-        numbers = {status.path: parse_numbered(SNAPSHOT_PREFIX, status.name) for status in snapshots}
-        yield from sorted(numbers, key=lambda path: (numbers[path] is None, numbers[path] or 0))
-        for directory in (own.tag_directory, own.changelog_directory, own.schema_directory):
-            yield from (status.path for status in storage.list_directory(directory) if not status.is_directory)
-
-
-def _move_versions(storage: Storage, layout: TableLayout, kept: TableLayout, clock: Clock, random: RandomSource) -> None:
-    """End the histories, copy the version files, and only then delete them. The ends stay. Can be repeated."""
-    ends = {branch: EndOfHistory(storage, layout.of_branch(branch), clock, random) for branch in _histories(storage, layout)}
-    for end in ends.values():
-        end.begin()
-    staying = {end.path for end in ends.values()}
-    paths = [path for path in _version_files(storage, layout) if path not in staying]
-    for path in paths:
-        storage.overwrite(kept.root + path.removeprefix(layout.root), storage.read_bytes(path))
-    for path in paths:
-        storage.delete(path)
-
-
-def _return_versions(storage: Storage, kept: TableLayout, layout: TableLayout) -> None:
-    """Copy the version files back, the schemas last, then remove the ends, that of the table last: then it is a table again.
-
-    Can be repeated until then. Later, what the trash still holds is only a copy.
-    """
-    if not SnapshotHistory(storage, layout).is_ended():
-        if not _has_schemas(storage, kept, layout):
-            raise Refused(f"{layout.root} cannot be brought back", "its data is not kept any more, or another table is there")
-        storage.delete_directory(kept.root)  # an earlier attempt was killed when all was back
-        return
-    ends = [EndOfHistory(storage, layout.of_branch(branch)) for branch in _histories(storage, layout)]
-    for end in ends:
-        end.begin()
-    for path in _version_files(storage, kept):
-        storage.overwrite(layout.root + path.removeprefix(kept.root), storage.read_bytes(path))
-    for end in reversed(ends):
-        end.retract()
-    storage.delete_directory(kept.root)
-
-
-def _has_schemas(storage: Storage, kept: TableLayout, layout: TableLayout) -> bool:
-    """Whether the table at `layout` has the schemas that are kept; a new table at the same place has others."""
-    try:
-        return all(
-            storage.read_bytes(layout.schema(number)) == storage.read_bytes(kept.schema(number))
-            for number in SchemaHistory(storage, kept).ids()
-        )
-    except FileNotFoundError:
-        return False

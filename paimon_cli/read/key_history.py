@@ -21,8 +21,8 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.storage.capabilities import open_sized
 from paimon_cli.storage.redaction import shown_name
-from paimon_cli.storage.storage import open_sized
 
 PREFIXED = {
     "DATE": "DATE ",

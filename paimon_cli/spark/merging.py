@@ -45,7 +45,8 @@ from paimon_cli.spark.spark_types import arrow_timezone
 from paimon_cli.spark.table_call import TableCall
 from paimon_cli.spark.task_rows import arrow_columns, partition_number
 from paimon_cli.spark.writing import FrameEngine, compute_rows_of_batch
-from paimon_cli.storage.storage import delete_all, overlapping_writes
+from paimon_cli.storage.capabilities import overlapping_writes
+from paimon_cli.storage.deletions import delete_all
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.merge_job import MergeSummary

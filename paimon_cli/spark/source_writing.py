@@ -53,7 +53,8 @@ from paimon_cli.options.choices import CompactionMode
 from paimon_cli.options.option_text import counted
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.task_rows import FrameRows, check_columns, checked_rows
-from paimon_cli.storage.storage import delete_all, overlapping_writes
+from paimon_cli.storage.capabilities import overlapping_writes
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.web_address import AllowedHosts
 from paimon_cli.write.bucket_writer import consecutively_numbered
 from paimon_cli.write.table_writer import TableWriter, Written

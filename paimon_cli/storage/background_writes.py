@@ -59,7 +59,7 @@ class BackgroundWrites:
 
     @contextlib.contextmanager
     def block(self) -> Iterator[None]:
-        """See `storage.OverlapsWrites`. Blocks of several threads may overlap, and then share failures.
+        """See `capabilities.OverlapsWrites`. Blocks of several threads may overlap, and then share failures.
 
         The end of the block raises a failure that `settle` has not raised, unless the block fails with another error.
         """
@@ -111,7 +111,7 @@ class BackgroundWrites:
             return is_inside
 
     def settle(self) -> None:
-        """See `storage.OverlapsWrites`. A failure is raised on every call until no block is open, so that no job misses it."""
+        """See `capabilities.OverlapsWrites`. A failure is raised on every call until no block is open: no job misses it."""
         self._raise_failures()
         with self._changed:
             self._begin_to_finish()

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.catalog_options import OBJECT_STORES
-from paimon_cli.storage.storage import Storage, WrappedStorage
+from paimon_cli.storage.storage import Storage
 
 READS, WRITES, LISTINGS, DELETIONS, CHECKS = "files read", "files written", "directories listed", "deletions", "existence checks"
 KINDS = READS, WRITES, LISTINGS, DELETIONS, CHECKS

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.storage import HasDirectories, Storage, first_entries
+from paimon_cli.storage.capabilities import HasDirectories, first_entries
+from paimon_cli.storage.storage import Storage
 
 MAX_SIMILAR = 10_000
 """The most entries of a directory among which a mistyped name is looked for."""

@@ -14,15 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import Refused, UsageError
-from paimon_cli.storage.catalog_options import EXTERNAL_PLACES, OBJECT_STORES
-from paimon_cli.storage.redaction import without_login
-from paimon_cli.storage.storage import (
-    FileStatus,
-    PutOutcome,
-    Storage,
+from paimon_cli.storage.capabilities import (
     WrappedStorage,
-    delete_all,
-    deleted_together,
     first_entries,
     keep_deleted,
     open_sized,
@@ -31,6 +24,10 @@ from paimon_cli.storage.storage import (
     settle,
     will_open,
 )
+from paimon_cli.storage.catalog_options import EXTERNAL_PLACES, OBJECT_STORES
+from paimon_cli.storage.deletions import delete_all, deleted_together
+from paimon_cli.storage.redaction import without_login
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 from paimon_cli.storage.threads import cached_property
 
 _ODD = {"", ".", ".."}
@@ -144,7 +141,7 @@ class ExternalStorage(WrappedStorage):
         return any(storage.is_remote for storage in self._opened())
 
     def overlapping_writes(self) -> AbstractContextManager[None]:
-        """See `storage.OverlapsWrites`."""
+        """See `capabilities.OverlapsWrites`."""
         return self._overlapping()
 
     @contextmanager
@@ -155,12 +152,12 @@ class ExternalStorage(WrappedStorage):
             yield
 
     def settle(self) -> None:
-        """See `storage.OverlapsWrites`."""
+        """See `capabilities.OverlapsWrites`."""
         for storage in self._opened():
             settle(storage)
 
     def will_open(self, files: Iterable[tuple[str, int]]) -> None:
-        """See `storage.Prefetches`."""
+        """See `capabilities.Prefetches`."""
         by_storage: dict[int, tuple[Storage, list[tuple[str, int]]]] = {}
         for path, size in files:
             storage = self._at(path)
@@ -207,7 +204,7 @@ class ExternalStorage(WrappedStorage):
         self._at(path).delete(path)
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """See `storage.DeletesMany`."""
+        """See `capabilities.DeletesMany`."""
         by_storage: dict[int, tuple[Storage, list[str]]] = {}
         for path in paths:
             storage = self._at(path)

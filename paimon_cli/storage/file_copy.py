@@ -16,9 +16,10 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from paimon_cli.errors import DamagedFile, StorageUnavailable
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import WrappedStorage, open_sized, overlapping_writes
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.local_storage import errors_of
-from paimon_cli.storage.storage import Storage, WrappedStorage, open_sized, overlapping_writes
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel
 
 _AT_ONCE = 8

@@ -293,12 +293,12 @@ class HdfsStorage(FsspecStorage):
         return outcome
 
     def make_directory(self, path: str) -> None:
-        """See `storage.MovesDirectories`."""
+        """See `capabilities.MovesDirectories`."""
         with self._errors_of(path):
             self._fs.makedirs(self._inner(path), exist_ok=True)
 
     def move_directory(self, path: str, target: str) -> None:
-        """See `storage.MovesDirectories`."""
+        """See `capabilities.MovesDirectories`."""
         with self._errors_of(path):
             self._make_parent(target)
             if not self._rename(self._inner(path), self._inner(target)):

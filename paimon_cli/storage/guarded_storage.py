@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from paimon_cli.errors import Refused, StorageUnavailable
+from paimon_cli.storage.capabilities import WrappedStorage, settle
 from paimon_cli.storage.injected import RandomSource, SystemRandom
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
+from paimon_cli.storage.storage import PutOutcome, Storage
 from paimon_cli.storage.threads import DaemonThreads, cached_property
 
 PROBE_PREFIX = ".commit-probe-"

@@ -32,7 +32,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 class LocalStorage:
     """`Storage` over absolute paths. Writes survive a power failure: file and directory are synced before a call returns, or in a
-    `storage.overlapping_writes` block before the next publication.
+    `capabilities.overlapping_writes` block before the next publication.
     """
 
     is_remote = False
@@ -42,11 +42,11 @@ class LocalStorage:
         self._syncs = BackgroundWrites("sync", PIECES.max_unsynced_files, _sync_if_present)
 
     def overlapping_writes(self) -> AbstractContextManager[None]:
-        """See `storage.OverlapsWrites`. All operations see new files at once, whether or not they are on disk."""
+        """See `capabilities.OverlapsWrites`. All operations see new files at once, whether or not they are on disk."""
         return self._syncs.block()
 
     def settle(self) -> None:
-        """See `storage.OverlapsWrites`."""
+        """See `capabilities.OverlapsWrites`."""
         self._syncs.settle()
 
     def read_bytes(self, path: str) -> bytes:
@@ -91,7 +91,7 @@ class LocalStorage:
             _sync_directory(os.path.dirname(path))
 
     def swap(self, path: str, expected: bytes, data: bytes) -> bool:
-        """See `storage.SwapsFiles`. A lock beside the file, which the kernel releases when its holder dies, excludes others."""
+        """See `capabilities.SwapsFiles`. A lock beside the file excludes others; the kernel releases it if its holder dies."""
         import fcntl
 
         directory, name = os.path.split(path)
@@ -153,7 +153,7 @@ class LocalStorage:
                         raise
 
     def remove_empty_directory(self, path: str) -> bool:
-        """See `storage.remove_empty_directory`."""
+        """See `capabilities.remove_empty_directory`."""
         try:
             os.rmdir(path)
         except OSError as error:
@@ -161,12 +161,12 @@ class LocalStorage:
         return True
 
     def link_target(self, path: str) -> str | None:
-        """See `storage.HasLinks`."""
+        """See `capabilities.HasLinks`."""
         with errors_of(path):
             return os.readlink(path) if os.path.islink(path) else None
 
     def link_file(self, path: str, target: str) -> None:
-        """See `storage.LinksFiles`."""
+        """See `capabilities.LinksFiles`."""
         self._check(target)
         self._check(path)
         with errors_of(target):
@@ -174,7 +174,7 @@ class LocalStorage:
             os.link(path, target, follow_symlinks=False)
 
     def can_link(self, directory: str, target: str) -> bool:
-        """See `storage.LinksFiles`: on one file system."""
+        """See `capabilities.LinksFiles`: on one file system."""
         there = target
         while not os.path.isdir(there) and there != os.path.dirname(there):
             there = os.path.dirname(there)
@@ -182,12 +182,12 @@ class LocalStorage:
             return os.stat(directory).st_dev == os.stat(there).st_dev
 
     def make_directory(self, path: str) -> None:
-        """See `storage.MovesDirectories`."""
+        """See `capabilities.MovesDirectories`."""
         with errors_of(path):
             _make_directory(path)
 
     def move_directory(self, path: str, target: str) -> None:
-        """See `storage.MovesDirectories`. A rename never replaces a directory that is not empty."""
+        """See `capabilities.MovesDirectories`. A rename never replaces a directory that is not empty."""
         with errors_of(path):
             _make_directory(os.path.dirname(target))
             os.rename(path, target)
@@ -195,7 +195,7 @@ class LocalStorage:
             _sync_directory(os.path.dirname(path))
 
     def sync_directory(self, path: str) -> None:
-        """See `storage.SyncsDirectories`."""
+        """See `capabilities.SyncsDirectories`."""
         _sync_if_present(path)
 
     def _check(self, path: str, follows: bool = False) -> None:

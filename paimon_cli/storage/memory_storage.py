@@ -70,7 +70,7 @@ class MemoryStorage:
             self._space.files[path] = (bytes(data), self._clock.now_millis())
 
     def swap(self, path: str, expected: bytes, data: bytes) -> bool:
-        """See `storage.SwapsFiles`."""
+        """See `capabilities.SwapsFiles`."""
         with self._space.lock:
             if path not in self._space.files or self._space.files[path][0] != expected:
                 return False

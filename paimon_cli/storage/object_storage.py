@@ -25,11 +25,12 @@ from paimon_cli.errors import NotSupported, Refused, StorageUnavailable, UsageEr
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.counted_storage import CHECKS, DELETIONS, LISTINGS, READS, WRITES, count_requests
+from paimon_cli.storage.deletions import Deletions, delete_each
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.object_stores import StoreError, StoreErrors, StoreSettings, bucket_and_key
 from paimon_cli.storage.ranged_file import RangedFile
 from paimon_cli.storage.read_bounds import check_size
-from paimon_cli.storage.storage import Deletions, FileStatus, PutOutcome, delete_each
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 from paimon_cli.storage.time_bounds import check_time
 
 _PARTS_AT_ONCE = 2
@@ -69,7 +70,7 @@ class ObjectStorage:
         return io.BufferedReader(RangedFile(partial(self.fetch_range, path), self.file_size(path)), PIECES.least_read_bytes)
 
     def open_sized(self, path: str, size: int) -> BinaryIO:
-        """See `storage.open_sized`: no request is made before the first read."""
+        """See `capabilities.open_sized`: no request is made before the first read."""
         return cast(BinaryIO, RangedFile(partial(self.fetch_range, path), size))
 
     def open_output(self, path: str) -> BinaryIO:
@@ -107,7 +108,7 @@ class ObjectStorage:
             client.put(key, data, use_multipart=False)
 
     def swap(self, path: str, expected: bytes, data: bytes) -> bool:
-        """See `storage.SwapsFiles`: a put on the condition that the object is still the version that was read."""
+        """See `capabilities.SwapsFiles`: a put on the condition that the object is still the version that was read."""
         client, key = self._asked(path, READS)
         with self._errors_of(path):
             try:
@@ -178,7 +179,7 @@ class ObjectStorage:
         return [*directories, *(_file(path, entry) for entry in listed["objects"] if entry["path"] != key)]
 
     def first_entries(self, path: str, limit: int) -> list[FileStatus]:
-        """See `storage.ListsInPages`: entries that appear in the first page of the objects below the directory."""
+        """See `capabilities.ListsInPages`: entries that appear in the first page of the objects below the directory."""
         client, key = self._reached(path, is_directory=True)
         count_requests(LISTINGS)
         with self._errors_of(path):
@@ -196,7 +197,7 @@ class ObjectStorage:
             client.delete(key)
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """See `storage.DeletesMany`. Several requests are sent at a time."""
+        """See `capabilities.DeletesMany`. Several requests are sent at a time."""
         keys: dict[str, list[str]] = {}
         for path in paths:
             keys.setdefault(bucket_and_key(self._service, path)[0], []).append(self._reached(path)[1])

@@ -1,11 +1,11 @@
 """An object storage that overlaps independent requests, so that together they take about one round trip.
 
-Inside a `storage.overlapping_writes` block, small new files are uploaded by threads. Operations that could observe such a file
-wait for its upload: it cannot be read, listed or deleted earlier, and no snapshot is published before all uploads have finished.
-If an upload fails, the next publication raises its error and does not take place. If none follows, the end of the block raises
-it.
+Inside a `capabilities.overlapping_writes` block, small new files are uploaded by threads. Operations that could observe such a
+file wait for its upload: it cannot be read, listed or deleted earlier, and no snapshot is published before all uploads have
+finished. If an upload fails, the next publication raises its error and does not take place. If none follows, the end of the
+block raises it.
 
-Small files that will be opened soon (`storage.will_open`) are prefetched in parallel, with one request each.
+Small files that will be opened soon (`capabilities.will_open`) are prefetched in parallel, with one request each.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any, BinaryIO, cast
 
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.background_writes import BackgroundWrites
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
 from paimon_cli.storage.ranged_file import RangedFile, fetching_threads
-from paimon_cli.storage.storage import FileStatus, PutOutcome, WrappedStorage
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 UPLOADS = "send"
 """The purpose of the pool of uploads."""
@@ -54,15 +55,15 @@ class OverlappedStorage(WrappedStorage):
         return OverlappedStorage, (self.inner,)
 
     def overlapping_writes(self) -> AbstractContextManager[None]:
-        """See `storage.OverlapsWrites`."""
+        """See `capabilities.OverlapsWrites`."""
         return self._uploads.block()
 
     def settle(self) -> None:
-        """See `storage.OverlapsWrites`."""
+        """See `capabilities.OverlapsWrites`."""
         self._uploads.settle()
 
     def will_open(self, files: Iterable[tuple[str, int]]) -> None:
-        """See `storage.will_open`."""
+        """See `capabilities.will_open`."""
         with self._changed:
             wanted = {
                 path: size for path, size in files if 0 < size <= PIECES.whole_file_bytes and not self._uploads.unfinished(path)
@@ -119,7 +120,7 @@ class OverlappedStorage(WrappedStorage):
         self.inner.overwrite(path, data)
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """See `storage.DeletesMany`."""
+        """See `capabilities.DeletesMany`."""
         for path in paths:
             self.before("delete", path)
         self.inner.delete_many(paths)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from paimon_cli.errors import Refused
-from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.capabilities import WrappedStorage
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 
 
 class PendingVersions(WrappedStorage):

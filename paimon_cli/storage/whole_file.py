@@ -19,10 +19,11 @@ from typing import Any, BinaryIO
 
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import WrappedStorage, open_sized
 from paimon_cli.storage.catalog_options import OBJECT_STORES
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import Storage, WrappedStorage, open_sized
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 _PREFIX = "paimon-cli-"

@@ -27,8 +27,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import NO_BUCKETS, CompactRequest
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service import compaction_service
 from paimon_cli.jobs.service.budget import Budget

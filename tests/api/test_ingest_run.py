@@ -740,3 +740,56 @@ def test_rows_are_ordered_by_a_number_of_their_events(tmp_path: Path) -> None:
     catalog.create_table("third.t", columns=["id STRING NOT NULL"], primary_key="id", bucket=1)
     with pytest.warns(UserWarning), pytest.raises(UsageError, match="not ordered by source_lsn"):
         catalog.ingest(files[0], format="debezium", into="third", sequence="source.lsn")
+
+
+def _damage_schema(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (table / "schema/schema-0").write_text("[]")
+
+
+def _break_commit(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = IngestTarget.commit
+
+    def broken(target: IngestTarget) -> None:
+        if target.name == "shop.b":
+            raise ZeroDivisionError("of a library")
+        commit(target)
+
+    monkeypatch.setattr(IngestTarget, "commit", broken)
+
+
+def _break_rows(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apply = IngestTarget.apply
+
+    def broken(target: IngestTarget, *arguments: Any) -> None:
+        if target.name == "shop.b":
+            raise ZeroDivisionError("of a library")
+        apply(target, *arguments)
+
+    monkeypatch.setattr(IngestTarget, "apply", broken)
+
+
+@pytest.mark.parametrize("damage", [_damage_schema, _break_commit, _break_rows])
+def test_whatever_one_table_meets_the_others_go_on(tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = [debezium(name, "c", None, {"id": 1}) for name in "abc"]
+    source, catalog = written(tmp_path / "events", *first), Catalog(str(tmp_path))
+    catalog.ingest(source, format="debezium", into="shop", primary_key=KEYS)
+    damage(tmp_path / "shop.db/b", monkeypatch)
+    written(tmp_path / "events", *first, *[debezium(name, "c", None, {"id": 2}) for name in "abc"])
+    with pytest.warns(UserWarning), pytest.raises(PartialSuccess) as stopped:
+        catalog.ingest(source, format="debezium", into="shop", primary_key=KEYS)
+    assert [one.table for one in stopped.value.details["tables"] if one.error] == ["shop.b"]
+    assert [len(rows_of(tmp_path, name)) for name in "ac"] == [2, 2]
+
+
+def test_a_merge_that_leaves_no_value_for_a_column_stops_its_table(tmp_path: Path) -> None:
+    """It is no bug, whatever the format: Parquet refuses such a row with words of its own."""
+    table = Table.create(
+        str(tmp_path / "t"),
+        columns=["id INT NOT NULL", "n INT NOT NULL", "v INT"],
+        primary_key=KEYS,
+        options={"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "bucket": "1"},
+    )
+    row = {"id": 1, "n": 1, "v": 2}
+    source = written(tmp_path / "events", debezium("t", "c", None, row), debezium("t", "d", row, None))
+    with pytest.warns(UserWarning), pytest.raises(Refused, match="column n of a row is null"):
+        table.ingest(source, format="debezium")

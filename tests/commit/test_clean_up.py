@@ -123,7 +123,7 @@ def test_an_export_reports_why_it_failed(table: TableContext, tmp_path: Path, mo
 
 
 def test_one_stubborn_file_does_not_stop_the_others(table: TableContext) -> None:
-    from paimon_cli.storage.storage import delete_all
+    from paimon_cli.storage.deletions import delete_all
 
     class OneStays(LocalStorage):
         gone: list[str] = []  # noqa: RUF012

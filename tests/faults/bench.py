@@ -13,8 +13,9 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.compact_job import CompactSummary, run_compact
+from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest

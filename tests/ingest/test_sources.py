@@ -20,8 +20,8 @@ from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import plan_sources
 from paimon_cli.ingest.text_blocks import line_bounds
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import WrappedStorage
 from tests.ingest.input_files import one_column, read_all
 
 

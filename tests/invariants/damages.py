@@ -24,7 +24,7 @@ from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.manifests import lists_property
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.storage.storage import open_sized
+from paimon_cli.storage.capabilities import open_sized
 from tests import tables
 from tests.invariants.damaged_tables import Bench, flip
 

@@ -16,8 +16,8 @@ from paimon_cli.jobs import table_change
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.staging.writer_order import Shift, write_shifted
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import WrappedStorage
 from tests.pieces import injected
 from tests.tables import compact, data_files, make_table, write
 

@@ -160,7 +160,7 @@ def test_a_compaction_that_fails_leaves_no_index_file(tmp_path: Path, monkeypatc
         run_traced(*given, **named)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("paimon_cli.jobs.compact_job.run_traced", interrupted)
+    monkeypatch.setattr("paimon_cli.jobs.bucket_tasks.run_traced", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compact(context, strategy="minor")
     assert files_of(context) == before

@@ -33,8 +33,9 @@ from paimon_cli.jobs.service.table_round import ServiceRound, TableRound
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import StrategyName, Upkeep
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage
 from tests.jobs.test_leases import HandClock
 from tests.tables import make_table, named_files, write
 

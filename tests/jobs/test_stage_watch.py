@@ -23,7 +23,8 @@ from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary, Toge
 from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_write
 from paimon_cli.jobs.staging.stage_watch import CheckpointDone, LandingArea, StageWatch
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.capabilities import WrappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import Killed, Mortal

@@ -19,8 +19,9 @@ from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import unfinished_rescale
 from paimon_cli.jobs import rescale_job
-from paimon_cli.jobs.compact_job import CompactSummary, run_compact
+from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import plan_compaction
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.service.maintenance import REQUEST

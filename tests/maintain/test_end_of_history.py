@@ -27,8 +27,9 @@ from paimon_cli.maintain.branches import create_branch, remove_branch, rename_br
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome, WrappedStorage
+from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import data_file
 from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.simulation.scenarios import scenario

@@ -37,8 +37,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.trash import Trash, empty_trash
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
+from paimon_cli.storage.storage import PutOutcome, Storage
 from tests.commit.commit_tables import data_file
 from tests.jobs.backups import Dying, Killed
 from tests.maintain.versions import check_versions

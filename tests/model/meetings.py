@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from paimon_cli.storage.storage import Storage, WrappedStorage
+from paimon_cli.storage.capabilities import WrappedStorage
+from paimon_cli.storage.storage import Storage
 
 
 class Crash(BaseException):

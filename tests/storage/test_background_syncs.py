@@ -15,8 +15,9 @@ import pytest
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import overlapping_writes
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
-from paimon_cli.storage.storage import PutOutcome, overlapping_writes
+from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.threads import JobThreads
 
 Fails = Callable[[str], bool]

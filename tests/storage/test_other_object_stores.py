@@ -29,10 +29,11 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.storage import guarded_storage
 from paimon_cli.storage.catalog_options import OBJECT_STORES
 from paimon_cli.storage.counted_storage import DELETIONS, counting_requests
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import StoreSettings
-from paimon_cli.storage.storage import PutOutcome, delete_all
+from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock, live_names
 from tests.jobs.backups import check_same
 from tests.storage.blob_servers import AzureServer, BlobServer, GoogleServer

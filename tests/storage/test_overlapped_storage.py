@@ -13,9 +13,10 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import open_sized, overlapping_writes, will_open
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
-from paimon_cli.storage.storage import PutOutcome, open_sized, overlapping_writes, will_open
+from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.threads import JobThreads
 from tests.commit.commit_tables import live_names
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy

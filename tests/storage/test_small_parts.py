@@ -19,6 +19,7 @@ import pytest
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.jobs.process import usable_cores
 from paimon_cli.storage import fsspec_storage, sql_database
+from paimon_cli.storage.capabilities import first_entries, keep_deleted, remove_empty_directory
 from paimon_cli.storage.catalog_options import (
     DatabaseAddress,
     file_system_options,
@@ -26,6 +27,7 @@ from paimon_cli.storage.catalog_options import (
     split_options,
     store_options,
 )
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.directories import ancestors
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.injected import (
@@ -40,7 +42,6 @@ from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.lock_table import HeldLock
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.redaction import names_secret, redact, without_user_info
-from paimon_cli.storage.storage import delete_all, first_entries, keep_deleted, remove_empty_directory
 from tests.commit.commit_tables import SteppingClock
 
 

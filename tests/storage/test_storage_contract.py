@@ -14,11 +14,12 @@ import pytest
 
 from paimon_cli.errors import NotSupported
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import swap
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.storage import PutOutcome, Storage, swap
+from paimon_cli.storage.storage import PutOutcome, Storage
 
 pytestmark = pytest.mark.xdist_group("s3")
 

@@ -30,8 +30,9 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.storage.capabilities import directories_of, first_entries, remove_empty_directory
 from paimon_cli.storage.directories import MAX_SIMILAR
-from paimon_cli.storage.storage import FileStatus, Storage, directories_of, first_entries, remove_empty_directory
+from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.time_bounds import look_at_each
 
 LISTED_AT_ONCE = 16

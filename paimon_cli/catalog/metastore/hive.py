@@ -38,9 +38,10 @@ from paimon_cli.errors import AlreadyExists, DamagedFile, NotFound, NotSupported
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import directories_of
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
-from paimon_cli.storage.storage import Storage, directories_of
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import cached_property
 
 if TYPE_CHECKING:

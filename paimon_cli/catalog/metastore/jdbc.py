@@ -25,10 +25,10 @@ from paimon_cli.catalog.metastore.metastore import (
 )
 from paimon_cli.errors import AlreadyExists, StorageUnavailable, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.capabilities import remove_empty_directory
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.directories import MAX_SIMILAR
 from paimon_cli.storage.sql_database import Text, as_stored, checked_text, database_errors, open_database
-from paimon_cli.storage.storage import remove_empty_directory
 from paimon_cli.storage.threads import cached_property
 
 CATALOG = "the jdbc catalog"

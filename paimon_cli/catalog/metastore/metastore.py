@@ -31,10 +31,11 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean, nearest
+from paimon_cli.storage.capabilities import directories_of
 from paimon_cli.storage.catalog_options import store_options, table_seconds
 from paimon_cli.storage.directories import MAX_SIMILAR, only_directory_with
 from paimon_cli.storage.external_storage import AllowedPlaces
-from paimon_cli.storage.storage import Storage, directories_of
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.web_address import AllowedHosts
 

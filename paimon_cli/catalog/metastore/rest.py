@@ -24,8 +24,9 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
+from paimon_cli.storage.capabilities import WrappedStorage, settle
 from paimon_cli.storage.catalog_options import store_options
-from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage, settle
+from paimon_cli.storage.storage import PutOutcome, Storage
 from paimon_cli.storage.threads import cached_property
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,7 @@ class ImageReader:
                 return found
         kept, objects = list[int](), list[dict[str, Any]]()
         for index in range(len(lines)):  # events that differ from all before; Arrow reads those that follow
-            parsed, problem = parsed_line(lines.texts[index].as_py())
+            parsed, problem = parsed_line(lines.texts[index].as_py(), Decimal)
             problem = problem or self._learn(parsed)
             if problem:
                 bad.append(lines.bad(index, problem, table))
@@ -168,7 +169,7 @@ class ImageReader:
     def _learn_first(self, lines: EventLines) -> None:
         """Learn the shape of a new table from its first events."""
         for index in range(0 if self.shape else min(_FIRST_EVENTS, len(lines))):
-            parsed, problem = parsed_line(lines.texts[index].as_py())
+            parsed, problem = parsed_line(lines.texts[index].as_py(), Decimal)
             if not problem:
                 self._learn(parsed)
 

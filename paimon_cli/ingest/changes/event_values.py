@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,8 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.changes.base64_cells import bytes_of, decimals_of, reversed_bytes_of
 from paimon_cli.ingest.changes.double_text import double_texts
-from paimon_cli.ingest.changes.geometry_text import geometry_texts
+from paimon_cli.ingest.changes.geometry_text import geometry_texts, mysql_geometry_texts
+from paimon_cli.ingest.changes.mysql_values import bytes_of_bits, bytes_of_characters, enum_members, set_members
 from paimon_cli.ingest.faults import BadCell, WrongType, attempt, bad_cells, converted
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import parse_text
@@ -44,20 +46,32 @@ _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _MILLIS_OF_DAY = 86_400_000
 _MAX_SCALE = 16_383
 """The largest scale of a number in PostgreSQL, and in any database that Debezium reads."""
+POINTED = r"^-?[0-9]*\.[0-9]*([eE][+-]?[0-9]+)?$"
+"""A number with a point, which is no base64."""
+_ENCODED = frozenset(("decimal text", "base64", "bits"))
+"""Forms whose texts are base64, of which a number must not be taken for one."""
 _MORE_THAN_MICROS = r"(\.[0-9]{6})[0-9]+"
 
 
 @dataclass(frozen=True)
 class ValueForm:
     """A type as an event declares it. `type`: that of the column that is made for it. `form`: how its values are written, a key
-    of `_DECODERS`. `scale`: of decimals. `is_declared`: False where an event does not say what its texts and numbers mean: then
-    the column of an existing table does.
+    of `_DECODERS`. `scale`: of decimals. `members`: of an ENUM or SET, in order. `is_declared`: False where an event does not say
+    what its texts and numbers mean: then the column of an existing table does.
     """
 
     type: DataType
     form: str = "plain"
     scale: int = 0
+    members: tuple[str, ...] = ()
     is_declared: bool = True
+
+    @property
+    def numbers(self) -> pa.DataType | None:
+        """The Arrow type of its values that are JSON numbers, where its texts mean something else; None elsewhere."""
+        if self.form == "decimal":
+            return pa.decimal128(38, self.scale)
+        return pa.string() if self.form in _ENCODED else None
 
 
 UNDECLARED = ValueForm(STRING, "plain", is_declared=False)
@@ -148,10 +162,11 @@ def _booleans(cells: pa.Array, form: ValueForm) -> pa.Array:
 
 
 def _decimals(cells: pa.Array, form: ValueForm) -> pa.Array:
+    """Numbers, and texts: a number with a point (`pointed_text`), otherwise the base64 that Kafka Connect writes."""
     if not pa.types.is_string(cells.type):
         kind = DecimalType(38, form.scale)
         return parse_text(double_texts(cells), kind, UTC_FORM) if pa.types.is_floating(cells.type) else cells
-    texts = pc.match_substring_regex(cells, r"^-?[0-9]*\.[0-9]*$|^-[0-9]+$")
+    texts = pc.match_substring_regex(cells, POINTED)
     if pc.any(texts).as_py():
         numbers = parse_text(pc.if_else(texts, cells, pa.scalar(None, pa.string())), DecimalType(38, form.scale), UTC_FORM)
         return pc.coalesce(numbers, decimals_of(pc.if_else(texts, pa.scalar(None, pa.string()), cells), form.scale))
@@ -167,7 +182,11 @@ def _decimals_as_text(cells: pa.Array, form: ValueForm) -> pa.Array:
         raise bad_cells(cells, rows, f"its scale is {form.scale}, and numbers have at most {_MAX_SCALE:,} digits after the point")
     import base64
 
+    is_number = re.compile(POINTED).match
+
     def text(cell: str) -> str:
+        if is_number(cell):
+            return cell.rstrip(".")
         number = int.from_bytes(base64.b64decode(cell, validate=True), "big", signed=True)
         digits = str(abs(number)).rjust(form.scale + 1, "0")
         point = len(digits) - form.scale
@@ -216,29 +235,8 @@ def _time_of_day(unit: int) -> Callable[[pa.Array, ValueForm], pa.Array]:
     return decode
 
 
-def _lists_of_names(cells: pa.Array, form: ValueForm) -> pa.Array:
-    """The names of a SET, which are separated by commas; none for an empty text."""
-    lists = pc.split_pattern(cells, ",")
-    is_empty = pc.equal(cells, "")
-    return pc.if_else(is_empty, pa.scalar([], lists.type), lists)
-
-
 def _local_times(cells: pa.Array, form: ValueForm) -> pa.Array:
     return parse_text(cells, form.type, UTC_FORM)
-
-
-def _latin1(cells: pa.Array, form: ValueForm) -> pa.Array:
-    """Bytes that were written as the characters U+0000 to U+00FF, as Canal does."""
-    found, bad = list[bytes | None](), list[int]()
-    for row, text in enumerate(cells.to_pylist()):  # no vectorised form: only columns of bytes come here
-        try:
-            found.append(None if text is None else text.encode("latin-1"))
-        except UnicodeEncodeError:
-            found.append(None)
-            bad.append(row)
-    if bad:
-        raise bad_cells(cells, bad, "its characters are no bytes")
-    return pa.array(found, pa.binary())
 
 
 _DECODERS: dict[str, Callable[[pa.Array, ValueForm], Any]] = {
@@ -256,12 +254,15 @@ _DECODERS: dict[str, Callable[[pa.Array, ValueForm], Any]] = {
     "time nanos": _time_of_day(1_000_000),
     "base64": lambda cells, form: bytes_of(cells),
     "bits": lambda cells, form: reversed_bytes_of(cells),
-    "latin1": _latin1,
-    "names": _lists_of_names,
+    "latin1": lambda cells, form: bytes_of_characters(cells),
+    "bit number": lambda cells, form: bytes_of_bits(cells, form.type),
+    "enum": lambda cells, form: enum_members(cells, form.members),
+    "set": lambda cells, form: set_members(cells, form.members),
+    "mysql geometry": lambda cells, form: mysql_geometry_texts(cells),
     "local time": _local_times,
     "geometry": lambda cells, form: geometry_texts(cells),
 }
-_TEXTS = frozenset(("zoned", "base64", "bits", "latin1", "names", "local time", "geometry"))
+_TEXTS = frozenset(("zoned", "base64", "bits", "latin1", "bit number", "enum", "set", "local time", "geometry", "mysql geometry"))
 """Forms in which only texts are written."""
 _MEANT: dict[str, DataType] = {
     "days": DATE,

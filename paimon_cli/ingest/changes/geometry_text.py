@@ -1,6 +1,4 @@
-"""Geometries of databases (WKB in base64) as GeoJSON, in the form of Java's CDC:
-`{"coordinates":[1,1],"type":"Point","srid":0}`.
-"""
+"""Geometries of databases (WKB) as GeoJSON, in the form of Java's CDC: `{"coordinates":[1,1],"type":"Point","srid":0}`."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import base64
 import json
 import math
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +22,20 @@ _OF_DIMENSION = 1000
 
 
 def geometry_texts(cells: pa.Array) -> pa.Array:
-    """Texts of `{"wkb": base64, "srid": number}` as GeoJSON. Raises `BadCells`."""
+    """Texts of `{"wkb": base64, "srid": number}`, as Debezium writes them, as GeoJSON. Raises `BadCells`."""
+    return _texts(cells, _of_debezium)
+
+
+def mysql_geometry_texts(cells: pa.Array) -> pa.Array:
+    """Texts whose characters are the bytes that MySQL stores, as Canal writes them, as GeoJSON. Raises `BadCells`."""
+    return _texts(cells, _of_mysql)
+
+
+def _texts(cells: pa.Array, geojson: Callable[[str], str]) -> pa.Array:
     texts, bad = list[str | None](), list[BadCell]()
     for row, cell in enumerate(cells.to_pylist()):  # no columns: each has a form of its own
         try:
-            texts.append(None if cell is None else _geojson(json.loads(cell)))
+            texts.append(None if cell is None else geojson(cell))
         except (ValueError, TypeError, LookupError, struct.error, RecursionError):
             texts.append(None)
             bad.append(BadCell(row, cell, "it is not a geometry"))
@@ -36,9 +44,20 @@ def geometry_texts(cells: pa.Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _geojson(value: dict[str, Any]) -> str:
-    found, _ = _geometry(base64.b64decode(value["wkb"], validate=True), 0, 0)
-    return json.dumps({**found, "srid": value.get("srid") or 0}, separators=(",", ":"), allow_nan=False)
+def _of_debezium(cell: str) -> str:
+    value = json.loads(cell)
+    return _geojson(base64.b64decode(value["wkb"], validate=True), value.get("srid") or 0)
+
+
+def _of_mysql(cell: str) -> str:
+    """Four bytes for the number of the reference system, then WKB."""
+    stored = cell.encode("latin-1")
+    return _geojson(stored[4:], int.from_bytes(stored[:4], "little"))
+
+
+def _geojson(wkb: bytes, srid: Any) -> str:
+    found, _ = _geometry(wkb, 0, 0)
+    return json.dumps({**found, "srid": srid}, separators=(",", ":"), allow_nan=False)
 
 
 def _geometry(wkb: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:

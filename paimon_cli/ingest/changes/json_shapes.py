@@ -85,8 +85,8 @@ def merged(a: Shape, b: Shape) -> Shape:
 
 
 def arrow_of(shape: Shape, numbers: Mapping[str, pa.DataType], name: str = "") -> pa.DataType | None:
-    """The Arrow type of a shape, None if it has a JsonKind.MIXED part. `numbers`: for keys whose numbers are read exactly, their
-    types.
+    """The Arrow type of a shape, None if it has a JsonKind.MIXED part. `numbers`: types for keys whose numbers must be exact, or
+    told from texts.
     """
     if isinstance(shape, dict):
         fields = {key: arrow_of(inner, numbers, key) for key, inner in shape.items()}
@@ -113,12 +113,21 @@ def cell_text(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
 
 
+def pointed_text(value: Any) -> str | None:
+    """A parsed value as text, with a point in numbers and booleans, which no base64 has: 12 is `12.`, and "12" stays `12`."""
+    if value is None or isinstance(value, str):
+        return value
+    text = str(value) if isinstance(value, Decimal) else cell_text(value) or ""
+    number, exponent, power = text.partition("E")
+    return text if "." in number else f"{number}.{exponent}{power}"
+
+
 def column_of(values: list[Any], shape: Shape, numbers: pa.DataType | None) -> pa.Array:
     """Parsed values as Arrow would have read them, and as text if they are JsonKind.MIXED. Raises `UnicodeEncodeError`,
-    `pa.ArrowInvalid`.
+    `pa.ArrowInvalid`. With `numbers` (as in `arrow_of`) they are texts that tell numbers from texts.
     """
-    if shape in (JsonKind.INT, JsonKind.FLOAT) and numbers is not None:
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    if numbers is not None:
+        return pa.array(list(map(pointed_text, values)), pa.string())
     if shape == JsonKind.FLOAT and not any(isinstance(value, int) and abs(value) >= EXACT_INTEGER for value in values):
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     if shape in (JsonKind.BOOL, JsonKind.INT):

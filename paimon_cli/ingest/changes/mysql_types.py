@@ -29,6 +29,7 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.ingest.changes.event_values import ValueForm
 
 _FORM = re.compile(r"\s*([a-z_]+(?: precision)?)\s*(?:\(([^)]*)\))?\s*(.*)", re.IGNORECASE | re.DOTALL)
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
 _NUMBERS: dict[str, tuple[DataType, DataType]] = {
     "TINYINT": (TINYINT, SMALLINT),
     "SMALLINT": (SMALLINT, INT),
@@ -48,8 +49,15 @@ _NUMBERS: dict[str, tuple[DataType, DataType]] = {
 """Each type, and its unsigned form."""
 _DECIMALS = frozenset(("DECIMAL", "NUMERIC", "FIXED", "DEC"))
 _BLOBS = frozenset(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
+_GEOMETRIES = frozenset(
+    (
+        *("GEOMETRY", "POINT", "LINESTRING", "POLYGON"),
+        *("MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION", "GEOMCOLLECTION"),
+    )
+)
 _DEFAULT_DECIMAL = (38, 18)
 _FRACTION = 6
+_BYTES_OF_BITS = 8
 
 
 @lru_cache(maxsize=4096)
@@ -59,13 +67,17 @@ def form_of_mysql(text: str) -> ValueForm:
     if match is None:
         return ValueForm(STRING)
     name, rest = match[1].upper(), match[3].lower()
+    if name in ("ENUM", "SET"):
+        members = tuple(member.replace("''", "'") for member in _MEMBER.findall(text))
+        kind = STRING if name == "ENUM" else ArrayType(STRING)
+        return ValueForm(kind, name.lower(), members=members)
     sizes = [int(part) for part in re.findall(r"[0-9]{1,9}", match[2] or "")]
     size = sizes[0] if sizes else None
     if name == "BIT":
         return (
             ValueForm(BOOLEAN, "boolean")
             if size in (None, 1)
-            else ValueForm(BinaryType("BINARY", (int(size or 1) + 7) // 8), "latin1")
+            else ValueForm(BinaryType("BINARY", min((int(size or 1) + 7) // 8, _BYTES_OF_BITS)), "bit number")
         )
     if name == "TINYINT" and size == 1:
         return ValueForm(BOOLEAN, "boolean")
@@ -93,6 +105,4 @@ def _other(name: str, size: int | None) -> ValueForm:
         return ValueForm(BinaryType("VARBINARY", size or 1), "latin1")
     if name in _BLOBS:
         return ValueForm(BYTES, "latin1")
-    if name == "SET":
-        return ValueForm(ArrayType(STRING), "names")
-    return ValueForm(STRING)
+    return ValueForm(STRING, "mysql geometry") if name in _GEOMETRIES else ValueForm(STRING)

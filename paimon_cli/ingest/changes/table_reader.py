@@ -41,9 +41,9 @@ class TablePart:
 
     @property
     def numbers(self) -> dict[str, pa.DataType]:
-        """Arrow types of the columns whose numbers must be exact."""
+        """Arrow types of the columns whose numbers must be exact, or told from texts."""
         if self.schema is not None:
-            return {n: pa.decimal128(38, f.scale) for n, f in self.schema.columns.items() if f.form == "decimal"}
+            return {n: f.numbers for n, f in self.schema.columns.items() if f.numbers is not None}
         return {n: pa.decimal128(38, t.scale) for n, t in self.wanted.types.items() if isinstance(t, DecimalType)}
 
 

@@ -39,9 +39,9 @@ from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.requests.adoption import FilePlacement
+from paimon_cli.storage.capabilities import can_link, keep_deleted, link_file
 from paimon_cli.storage.file_copy import FileCopy, FileToCopy
 from paimon_cli.storage.injected import local_wall_clock
-from paimon_cli.storage.storage import can_link, keep_deleted, link_file
 from paimon_cli.storage.threads import in_parallel
 
 

@@ -17,7 +17,7 @@ from paimon_cli.jobs.adoption.source import CHANGED_HINT, HIVE_NULL, Source, Sta
 from paimon_cli.jobs.engine import Progress, phase
 from paimon_cli.requests.adoption import AdoptOptions, FilePlacement
 from paimon_cli.sql.column_definitions import parse_column
-from paimon_cli.storage.storage import can_link
+from paimon_cli.storage.capabilities import can_link
 
 
 @dataclass(frozen=True)

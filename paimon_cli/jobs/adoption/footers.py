@@ -25,7 +25,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, Conflict, NotSupported
 from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.storage import link_target, open_sized
+from paimon_cli.storage.capabilities import link_target, open_sized
 from paimon_cli.storage.threads import in_parallel
 
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc"}

@@ -33,7 +33,7 @@ from paimon_cli.jobs.table_change import NewFiles
 from paimon_cli.jobs.write_job import commit_rows, work_of, write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.storage import overlapping_writes
+from paimon_cli.storage.capabilities import overlapping_writes
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 

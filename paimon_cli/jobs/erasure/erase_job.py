@@ -17,7 +17,7 @@ A command that is killed leaves old and new versions side by side, all readable,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,9 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, user_properties
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
-from paimon_cli.commit.snapshot_publish import publish, rewrite_snapshot, write_latest_hint
 from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.errors import Conflict, DamagedFile, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -36,18 +34,19 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedMatches, ErasedRows
 from paimon_cli.jobs.erasure.erasure_record import ErasureRecord, RecordedFile, RecordedIndex, keys_of, unfinished_erasures
 from paimon_cli.jobs.erasure.file_rewrite import Histories, RewriteTask, RewrittenFile
-from paimon_cli.jobs.erasure.inventory import SNAPSHOT, Inventory, StoredFile, StoredVersion, paths_of
+from paimon_cli.jobs.erasure.inventory import Inventory, StoredFile, StoredVersion, paths_of
 from paimon_cli.jobs.erasure.metadata_rewrite import IndexFiles, MetadataRewrite
+from paimon_cli.jobs.erasure.new_versions import Change, changed_versions, replace_version, take_number
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.needed_files import FileKey, NeededFiles, delete_files
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.index_files import KeyHashes
-from paimon_cli.metadata.manifests import LISTS_PROPERTY
-from paimon_cli.metadata.snapshot import COMPACT, SEQUENCE_PROPERTY, Snapshot, renamed_files
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.storage.storage import Deletions, PublishesSnapshots, ServesVersions, delete_all, remove_empty_directory
+from paimon_cli.storage.capabilities import PublishesSnapshots, ServesVersions, remove_empty_directory
+from paimon_cli.storage.deletions import Deletions
 from paimon_cli.storage.threads import in_parallel
 
 _LEASE = "compaction"
@@ -56,11 +55,6 @@ MOST_KEYS = 10_000_000
 _ROUNDS = 40
 _SHORT_TRIES = 50
 """The tries of a round to take a number, each on top of the last commit of another job."""
-_USER = "paimon-cli-erase"
-
-
-_Change = tuple[StoredVersion, Mapping[str, Any]]
-"""A version, and the fields of it that change."""
 
 
 @dataclass(frozen=True)
@@ -261,18 +255,20 @@ class Erasure:
         rewrite = MetadataRewrite(self.context, self.inventory, files, hashes, writer, self.index_files)
         newest = self._newest()
         # The newest first: the sooner their numbers are taken, the rarer is a commit of another job before that.
-        fenced = _changes(newest, rewrite, any_erased=bool(files))
+        fenced = changed_versions(newest, rewrite, any_erased=bool(files))
         if fenced:
             self._note(record, rewrite, leases)
             if not self._fence(fenced, rewrite):
                 self._follow(record, rewrite, leases)
                 return True
-        changes = [*fenced, *_changes([v for v in self.inventory.versions if v not in newest], rewrite, any_erased=bool(files))]
+        older = [version for version in self.inventory.versions if version not in newest]
+        changes = [*fenced, *changed_versions(older, rewrite, any_erased=bool(files))]
         if not changes:
             return False
         self._note(record, rewrite, leases)
         for version, values in changes:
-            self._replace(version, values)
+            if replace_version(version, values):
+                self.replaced.add(version.label)
         return True
 
     def _new_files(self) -> dict[FileKey, RewrittenFile]:
@@ -298,7 +294,7 @@ class Erasure:
             if len(self.gone) > gone:
                 return  # what was written does not know of it
             rewrite.files = self._new_files()
-            fenced = _changes(self._newest(), rewrite, any_erased=bool(rewrite.files))
+            fenced = changed_versions(self._newest(), rewrite, any_erased=bool(rewrite.files))
             if not fenced or self._fence(fenced, rewrite):
                 return
 
@@ -356,31 +352,14 @@ class Erasure:
                 kept.append(np.intersect1d(others, gone))
         return np.setdiff1d(gone, np.concatenate(kept))
 
-    def _fence(self, changes: Sequence[_Change], rewrite: MetadataRewrite) -> bool:
+    def _fence(self, changes: Sequence[Change], rewrite: MetadataRewrite) -> bool:
         """Take the next number of each branch whose newest snapshot is to be replaced. False if another commit was faster."""
         for version, values in changes:
-            base, history = version.stored.snapshot, version.history
-            following = _following(history, base, values, rewrite)
-            if not publish(history, following, base):
-                lists = (following.base_manifest_list, following.delta_manifest_list)
-                delete_all(history.storage, [history.layout.manifest(name) for name in lists])
+            following = take_number(version, values, rewrite)
+            if following is None:
                 return False
-            write_latest_hint(history, following)
             self.snapshots.append(following)
         return True
-
-    def _replace(self, version: StoredVersion, values: Mapping[str, Any]) -> None:
-        """Replace the file of a version; one that was removed or changed meanwhile is left to the next round."""
-        history, stored = version.history, version.stored
-        content = renamed_files(stored.content, values, LISTS_PROPERTY)
-        if version.kind == SNAPSHOT:
-            done = rewrite_snapshot(history.storage, history.layout, stored.snapshot.id, stored.content, content)
-        else:
-            done = _is_still(history, stored.path, stored.content)
-            if done:
-                history.storage.overwrite(stored.path, content)
-        if done:
-            self.replaced.add(version.label)
 
     def _delete_old(self) -> None:
         context = self.context
@@ -410,13 +389,6 @@ def _portions(files: Sequence[StoredFile]) -> Iterator[list[StoredFile]]:
         yield portion
 
 
-def _is_still(context: TableContext, path: str, content: bytes) -> bool:
-    try:
-        return context.storage.read_bytes(path) == content
-    except FileNotFoundError:
-        return False
-
-
 def _check_supported(context: TableContext) -> None:
     """Raise `NotSupported` where versions or rows are kept that this job does not reach."""
     if isinstance(context.storage, (PublishesSnapshots, ServesVersions)):
@@ -427,61 +399,3 @@ def _check_supported(context: TableContext) -> None:
     ):
         why = "its directory metadata/ holds Iceberg metadata, which remembers the bounds of old files and names them"
         raise NotSupported(f"erase from {context.address}", why, "delete that directory, and export again afterwards")
-
-
-def _changes(versions: Iterable[StoredVersion], rewrite: MetadataRewrite, *, any_erased: bool) -> list[_Change]:
-    """The versions that are to be replaced, each with its new values."""
-    return [(version, values) for version in versions if (values := _new_values(version, rewrite, any_erased))]
-
-
-def _new_values(version: StoredVersion, rewrite: MetadataRewrite, any_erased: bool) -> dict[str, Any]:
-    """The fields of a version that change, by their names; none if it names only files that stay."""
-    snapshot, values, lost = version.stored.snapshot, dict[str, Any](), dict[str, int]()
-    for name, listed in version.lists.items():
-        new = rewrite.new_list(listed)
-        lost[name] = new.lost
-        if new.is_new:
-            values.update({name: new.name, f"{name}_size": new.size})
-    if version.indexes is not None and (index := rewrite.new_index_manifest(version.indexes)) != version.indexes:
-        values["index_manifest"] = index
-    if any_erased and snapshot.statistics is not None:
-        values["statistics"] = None  # they hold the least and the greatest value of each column
-    if values:
-        base, delta, changes = (lost.get(f"{name}_manifest_list") for name in ("base", "delta", "changelog"))
-        if delta is not None:
-            values["delta_record_count"] = snapshot.delta_record_count - delta
-            if base is not None:
-                values["total_record_count"] = snapshot.total_record_count - base - delta
-        if changes is not None and snapshot.changelog_record_count is not None:
-            values["changelog_record_count"] = snapshot.changelog_record_count - changes
-    return values
-
-
-def _following(history: TableContext, base: Snapshot, values: Mapping[str, Any], rewrite: MetadataRewrite) -> Snapshot:
-    """A snapshot on top of `base` with the same rows as its replacement, and without changes."""
-    state = replace(base, **values)
-    manifests = rewrite.context.manifests
-    metas = [*manifests.manifest_list(state.base_manifest_list), *manifests.manifest_list(state.delta_manifest_list)]
-    base_list, base_size = rewrite.writer.manifest_list(metas, "base")
-    delta_list, delta_size = rewrite.writer.manifest_list([], "delta")
-    identity = CommitIdentity(f"{_USER}-{history.random.uuid()}", BATCH_IDENTIFIER)
-    number = (base.properties or {}).get(SEQUENCE_PROPERTY)
-    return Snapshot(
-        id=base.id + 1,
-        schema_id=history.schemas.newest_id(history.schema.id),
-        base_manifest_list=base_list,
-        base_manifest_list_size=base_size,
-        delta_manifest_list=delta_list,
-        delta_manifest_list_size=delta_size,
-        index_manifest=state.index_manifest,
-        commit_user=identity.user,
-        commit_identifier=identity.identifier,
-        commit_kind=COMPACT,
-        time_millis=max(history.clock.now_millis(), base.time_millis),
-        total_record_count=state.total_record_count,
-        delta_record_count=0,
-        watermark=base.watermark,
-        properties={**user_properties(history, base, identity), **({} if number is None else {SEQUENCE_PROPERTY: number})},
-        next_row_id=base.next_row_id,
-        uuid=history.random.uuid(),
-    )

@@ -26,7 +26,7 @@ from paimon_cli.jobs.erasure.file_rewrite import RewrittenFile
 from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.staged_commit import record_from_json, record_to_json
 from paimon_cli.metadata.table_layout import is_plain_name
-from paimon_cli.storage.storage import remove_empty_directory
+from paimon_cli.storage.capabilities import remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
 _KIND = "erasure"

@@ -18,8 +18,8 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.changes.read_lag import ReadLag
-from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.process import usable_memory

@@ -21,8 +21,10 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import StorageUnavailable, TookTooLong
 from paimon_cli.metadata.table_layout import parse_numbered
+from paimon_cli.storage.capabilities import remove_empty_directory
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import Storage, Verified, delete_all, put_and_verify, remove_empty_directory
+from paimon_cli.storage.storage import Storage, Verified, put_and_verify
 from paimon_cli.storage.time_bounds import look_at_each, within
 
 _RENEWALS = 3

@@ -14,8 +14,8 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.inspect.findings.runner import counted_findings
 from paimon_cli.inspect.health_report import health_of
-from paimon_cli.jobs.compact_job import CompactSummary
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits, rows_dropped_after
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.goal_merges import GoalMerges
 from paimon_cli.jobs.reclaim_job import PARTITIONS

@@ -21,7 +21,7 @@ from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
 from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
-from paimon_cli.jobs.compact_job import CompactSummary, run_compact
+from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import (
     BucketFigures,
     CompactionPlan,
@@ -30,6 +30,7 @@ from paimon_cli.jobs.compact_request import (
     apply_limits,
     plan_compaction,
 )
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.goal_merges import ReadRates, unknown_reads
 from paimon_cli.jobs.service.budget import Budget

@@ -37,8 +37,8 @@ from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from paimon_cli.options.choices import WriterOrder
+from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.redaction import shown_name
-from paimon_cli.storage.storage import delete_all
 
 ALIKE = ("schema_id", "overwrite", "dynamic_overwrite", "static_partition", "data_conflict_check")
 """What stage files that are committed together have in common."""

@@ -31,8 +31,9 @@ from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.metadata.staged_commit import COMMITTED
 from paimon_cli.options.option_text import counted
+from paimon_cli.storage.capabilities import remove_empty_directory
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.storage import Storage, remove_empty_directory
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 _DONE, _FAILED = "done", "failed"

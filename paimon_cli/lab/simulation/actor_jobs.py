@@ -10,8 +10,9 @@ from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, Pa
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.version import Version
-from paimon_cli.jobs.compact_job import CompactSummary, run_compact
+from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.write_job import WriteSummary, run_write

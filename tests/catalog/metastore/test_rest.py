@@ -15,8 +15,9 @@ from paimon_cli.catalog.metastore.rest_client import RestClient
 from paimon_cli.catalog.metastore.settings import find_metastore
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.storage.capabilities import publish_snapshot
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome, publish_snapshot
+from paimon_cli.storage.storage import PutOutcome
 from tests.catalog.metastore.rest_server import TOKEN, WAREHOUSE, RestServer
 from tests.cli.calling import Answer, Run
 

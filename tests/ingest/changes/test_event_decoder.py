@@ -18,6 +18,7 @@ from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
 from paimon_cli.ingest.changes.event_payloads import names_in_key
+from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
@@ -228,6 +229,35 @@ def test_numbers_of_decimal_columns_keep_their_digits() -> None:
     text = json.dumps(maxwell("t", "c", None, {"id": 1, "v": 1})).replace('"v": 1', '"v": 12345678901234567890.0123456789')
     (found,) = decoded("maxwell", text, text, decoder=decoder).events
     assert str(rows(found)[1][1]["v"]) == "12345678901234567890.0123456789"
+
+
+NUMERIC = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
+NUMBERS = [
+    ("20", "0", "1234", "1234"),
+    ("20", "0", '"BNI="', "1234"),
+    ("20", "0", "Infinity", None),
+    ("20", "0", '"-5"', None),
+    ("38", "10", "2.5e+20", "250000000000000000000.0000000000"),
+    ("38", "2", '"12.50"', "12.50"),
+    ("65", "0", "1234", "1234"),
+    ("65", "0", '"BNI="', "1234"),
+]
+
+
+@pytest.mark.parametrize("beside", ["1", '["a"]', '{"b": 1}'])
+@pytest.mark.parametrize("digits, scale, value, wanted", NUMBERS)
+def test_a_number_is_not_taken_for_base64(digits: str, scale: str, value: str, wanted: str | None, beside: str) -> None:
+    """Whatever other columns hold: a list makes Python read the event."""
+    declared = {**NUMERIC, "parameters": {"scale": scale, "connect.decimal.precision": digits}}
+    types = {"id": {"type": "int32"}, "v": declared, "x": {"type": "string"}}
+    event = with_schema(debezium("t", "c", None, {"id": 1, "v": 0, "x": 0}), types)
+    text = json.dumps(event).replace('"v": 0', f'"v": {value}').replace('"x": 0', f'"x": {beside}')
+    for stream in (text + "\n" + text, text.replace(f'"v": {value}', '"v": "AQ=="') + "\n" + text):
+        (found,) = decoded("debezium", *stream.splitlines()).events
+        form = found.form("v")
+        cells, bad = as_column(rows_of(found, ["id"], needs_before=False, bad=[]).cells["v"], form, form.type)
+        assert [None if cell is None else str(cell) for cell in cells.to_pylist()][-1] == wanted
+        assert (len(cells) - 1 in [cell.row for cell in bad]) == (wanted is None)
 
 
 def test_a_column_that_becomes_a_decimal_between_two_blocks_keeps_its_digits() -> None:

@@ -98,6 +98,9 @@ def test_debezium(kind: str, name: str, parameters: Any, column: str, raw: list[
     assert not bad and cells.to_pylist() == wanted
 
 
+NAMES = [f"m{number}" for number in range(64)]
+MEMBERS = [f"'{name}'" for name in NAMES]
+MYSQL_POINT = (struct.pack("<I", 4326) + struct.pack("<BIdd", 1, 1, 1.0, 2.5)).decode("latin-1")
 MYSQL = [
     ("int", "INT", ["1"], [1]),
     ("int(11) unsigned", "BIGINT", ["4294967295"], [4294967295]),
@@ -112,15 +115,19 @@ MYSQL = [
     ("decimal(65,2)", "STRING", ["12.50"], ["12.50"]),
     ("varchar(20)", "VARCHAR(20)", ["ä"], ["ä"]),
     ("text", "STRING", ["x"], ["x"]),
-    ("enum('a','b')", "STRING", ["2"], ["2"]),
+    ("enum('a','it''s )','c')", "STRING", ["2", "0", "c", None], ["it's )", "", "c", None]),
     ("set('a','b')", "ARRAY<STRING>", ["a,b", "", None], [["a", "b"], [], None]),
+    ("set('a','b','c')", "ARRAY<STRING>", ["5", "0", "c", None], [["a", "c"], [], ["c"], None]),
+    (f"set({', '.join(MEMBERS)})", "ARRAY<STRING>", ["9223372036854775809", str(2**64 - 1)], [["m0", "m63"], NAMES]),
+    ("bit(9)", "BINARY(2)", ["258", None], [b"\x01\x02", None]),
+    ("bit(64)", "BINARY(8)", [str(2**64 - 1), "1"], [b"\xff" * 8, b"\0" * 7 + b"\1"]),
     ("date", "DATE", ["2024-02-29"], [date(2024, 2, 29)]),
     ("time", "TIME(3)", ["10:11:12"], [time(10, 11, 12)]),
     ("datetime", "TIMESTAMP(0)", ["2024-02-29 10:11:12"], [datetime(2024, 2, 29, 10, 11, 12)]),
     ("timestamp(6)", "TIMESTAMP(6)", ["2024-02-29 10:11:12.123456"], [datetime(2024, 2, 29, 10, 11, 12, 123456)]),
     ("blob", "BYTES", ["\x00ÿ"], [b"\x00\xff"]),
     ("json", "STRING", ['{"a": 1}'], ['{"a": 1}']),
-    ("geometry", "STRING", ["x"], ["x"]),
+    ("point", "STRING", [MYSQL_POINT, None], ['{"coordinates":[1,2.5],"type":"Point","srid":4326}', None]),
     ("made up (", "STRING", ["x"], ["x"]),
 ]
 

@@ -25,9 +25,10 @@ from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.storage import Storage, WrappedStorage
+from paimon_cli.storage.storage import Storage
 from tests.jobs.erasure.plain_scan import texts_in
 from tests.jobs.erasure.test_erase_table import CONDITION, GONE, KEYED, PLAIN, States, check, is_kept, row
 from tests.nightly import at_night
