@@ -69,8 +69,7 @@ def form_of_mysql(text: str) -> ValueForm:
     name, rest = match[1].upper(), match[3].lower()
     if name in ("ENUM", "SET"):
         members = tuple(member.replace("''", "'") for member in _MEMBER.findall(text))
-        kind = STRING if name == "ENUM" else ArrayType(STRING)
-        return ValueForm(kind, name.lower(), members=members)
+        return ValueForm(STRING if name == "ENUM" else ArrayType(STRING), name.lower(), members=members)
     sizes = [int(part) for part in re.findall(r"[0-9]{1,9}", match[2] or "")]
     size = sizes[0] if sizes else None
     if name == "BIT":
