@@ -7,12 +7,14 @@ also if that was moved since they were written.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from paimon_cli.bucket.decoding import DECODE_ERRORS, first_line
 from paimon_cli.datatypes.internal_values import date_text
-from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported, importing
+from paimon_cli.datatypes.type_text import quoted_name
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported, Refused, importing
 from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
 from paimon_cli.metadata.avro_reader import uncompressed_container
 from paimon_cli.options.option_text import plain_number
@@ -22,25 +24,32 @@ from paimon_cli.storage.storage import Storage
 _KEY_TYPES = {"boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "string": "STRING", "date": "DATE"}
 """Iceberg's name of a type -> Paimon's, of partition columns that both spell alike."""
 
+_KEPT_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+"""Column names that are written into files as they are (Iceberg's `AvroSchemaUtil.makeCompatibleName` changes others)."""
+_MOST_NAMED = 3
 _REPAIR = "restore the Iceberg table with its own engine, then adopt it"
 
 
-def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -> Source:
-    """The files of the current snapshot. Raises `NotSupported` for deletes, evolved columns or partitions, partitions by other
-    transforms than identity, and locations outside of the directory; `DamagedFile` for metadata that cannot be read.
+def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str], chosen: str = "") -> Source:
+    """The files of the current snapshot, according to the metadata file `chosen` or else the newest one.
+
+    Raises `NotSupported` for deletes, evolved columns or partitions, partitions by other transforms than identity, columns that
+    have another name in the files, and locations outside of the directory; `Refused` if only the catalog knows the newest
+    metadata; `DamagedFile` for metadata that cannot be read.
     """
     with importing("reading Iceberg tables needs the package pyiceberg", "iceberg"):
         from pyiceberg.exceptions import NotInstalledError, ValidationError
         from pyiceberg.table.metadata import TableMetadataUtil
 
     malformed: tuple[type[Exception], ...] = (*DECODE_ERRORS, AssertionError, NotInstalledError, ValidationError)
-    newest = _newest(storage, root, metadata_names)
+    newest = chosen or _newest(storage, root, metadata_names)
     path = f"{root}/metadata/{newest}"
     try:
         metadata: Any = TableMetadataUtil.parse_raw(storage.read_bytes(path).decode())
         return _source(storage, root, metadata)
     except FileNotFoundError as error:
-        if _newest(storage, root, [entry.name for entry in storage.list_directory(f"{root}/metadata")]) != newest:
+        now = [entry.name for entry in storage.list_directory(f"{root}/metadata")]
+        if not chosen and _newest(storage, root, now) != newest:
             why = f"{error.filename or path} was deleted while it was read"
             raise Conflict(f"the Iceberg table {root} has a new snapshot", why, CHANGED_HINT, path=path) from error
         raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", _REPAIR, path=path) from error
@@ -49,13 +58,31 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str]) -
 
 
 def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
-    """The current metadata file: that of the hint of Hadoop catalogs, or the one with the greatest number."""
-    files = [name for name in names if name.endswith(".metadata.json")]
+    """The current metadata file. Raises `Refused` if several have the greatest number.
+
+    Hadoop catalogs: the one of the hint, which may be late, or the last of those that follow it without a gap. Others have
+    the name in a catalog, which is not asked; each of their commits that lost leaves a file, too.
+    """
+    files = {name for name in names if name.endswith(".metadata.json")}
     if "version-hint.text" in names:
-        number = storage.read_bytes(f"{root}/metadata/version-hint.text").decode(errors="replace").strip()
-        if (hinted := f"v{number}.metadata.json") in files:
-            return hinted
-    return max(files, default="", key=lambda name: (plain_number(name.removeprefix("v").split("-")[0].split(".")[0]) or 0, name))
+        hint = storage.read_bytes(f"{root}/metadata/version-hint.text").decode(errors="replace").strip()
+        number = plain_number(hint) if f"v{hint}.metadata.json" in files else None
+        if number is not None:
+            while f"v{number + 1}.metadata.json" in files:
+                number += 1
+            return f"v{number}.metadata.json"
+    greatest = max(map(_number, files))
+    newest = sorted(name for name in files if _number(name) == greatest)
+    if len(newest) > 1:
+        what = f"the Iceberg table {root} has {len(newest)} metadata files of version {greatest}"
+        why = f"only its catalog knows which of them counts: {', '.join(newest[:_MOST_NAMED])}"
+        raise Refused(what, why, "adopt the metadata file that the catalog names, instead of the directory")
+    return newest[0]
+
+
+def _number(name: str) -> int:
+    """The version in the name of a metadata file: `v3.metadata.json`, or `00003-ID.metadata.json`."""
+    return plain_number(name.removeprefix("v").split("-")[0].split(".")[0]) or 0
 
 
 def _source(storage: Storage, root: str, metadata: Any) -> Source:
@@ -89,6 +116,12 @@ def _keys(root: str, metadata: Any) -> list[tuple[str, str]]:
     if len(metadata.partition_specs) > 1:
         raise _evolved(root, "partitions", "older files are divided in another way")
     schema, keys = metadata.schema(), list[tuple[str, str]]()
+    renamed = next((name for name in _names(schema.as_struct()) if not _KEPT_NAME.fullmatch(name)), None)
+    if renamed is not None:
+        what = f"the Iceberg table {root} has a column {quoted_name(renamed)}"
+        raise NotSupported(
+            what, "Iceberg writes such a name in another form into its files", "write the rows, or rename the column"
+        )
     for part in metadata.spec().fields:
         column = schema.find_field(part.source_id)
         kind = str(column.field_type)
@@ -98,6 +131,14 @@ def _keys(root: str, metadata: Any) -> list[tuple[str, str]]:
             raise NotSupported(what, f"a table of Paimon is partitioned by columns, here of the types {known}", "write the rows")
         keys.append((column.name, kind))
     return keys
+
+
+def _names(kind: Any) -> Iterator[str]:
+    """The names of all fields of a type of Iceberg, and of the types within it."""
+    inner = [getattr(kind, name, None) for name in ("element_field", "key_field", "value_field")]
+    for field in (*getattr(kind, "fields", ()), *filter(None, inner)):
+        yield field.name
+        yield from _names(field.field_type)
 
 
 def _entries(storage: Storage, root: str, own: str, snapshot: Any) -> Iterator[Any]:

@@ -13,13 +13,16 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 _BUCKET = re.compile(r"bucket-([0-9]+|postpone)")
 """The name of a directory in which Paimon keeps data files."""
+METADATA_SUFFIX = ".metadata.json"
+"""The end of the names of Iceberg's metadata files."""
 
 
 def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> Source:
     """Look for the files at a path or URL. Raises `NotFound` if there are none, `NotSupported` for a Delta or Hudi table, and
     what `iceberg_source` raises; `UsageError` for directories that are no partitions, `BadInput` for odd names.
     """
-    storage, root = storage_for_url(url, storage_options, confined=True)
+    directory, chosen = _chosen_metadata(url)
+    storage, root = storage_for_url(directory, storage_options, confined=True)
     if _BUCKET.fullmatch(root.rpartition("/")[2]):
         why = "only the snapshots of the table say which files count, and they need them"
         raise UsageError(f"{root} is a bucket of a table of Paimon", why, "paimon-cli tables clone copies it")
@@ -35,9 +38,21 @@ def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> S
         if _is_iceberg(metadata):
             from paimon_cli.jobs.adoption.iceberg import iceberg_source
 
-            return iceberg_source(storage, root, metadata)
+            return iceberg_source(storage, root, metadata, chosen)
+    if chosen:
+        raise NotFound(
+            f"{url} is not the metadata of an Iceberg table", "there is no such file", "name the directory of the table"
+        )
     _expect_whole(url if "://" in url else root, storage_options)
     return PartitionWalk(storage, root, threads).source(entries)
+
+
+def _chosen_metadata(url: str) -> tuple[str, str]:
+    """The directory of an Iceberg table and the name of its metadata file, if the URL is that of such a file; else URL and ''."""
+    above, _, name = url.rpartition("/")
+    if name.endswith(METADATA_SUFFIX) and above.endswith("/metadata"):
+        return above.removesuffix("/metadata"), name
+    return url, ""
 
 
 def _expect_whole(url: str, storage_options: Mapping[str, Any]) -> None:
@@ -66,7 +81,7 @@ def _logs_in(url: str, storage_options: Mapping[str, Any]) -> set[str]:
 
 
 def _is_iceberg(metadata: Iterable[str]) -> bool:
-    return any(name.endswith(".metadata.json") for name in metadata)
+    return any(name.endswith(METADATA_SUFFIX) for name in metadata)
 
 
 def _split(url: str) -> tuple[str, str]:

@@ -17,12 +17,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform, Transform
-from pyiceberg.types import DateType, LongType, NestedField, StringType
+from pyiceberg.types import DateType, ListType, LongType, NestedField, StringType, StructType
 
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
-from paimon_cli.errors import BadInput, Conflict, DamagedFile, NotSupported
+from paimon_cli.errors import BadInput, Conflict, DamagedFile, NotFound, NotSupported, Refused
 from paimon_cli.metadata.avro_reader import open_container
 from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.storage.local_storage import ConfinedStorage
@@ -124,6 +124,48 @@ def test_refused(tmp_path: Path, harm: Callable[[Any], None], match: str) -> Non
     with pytest.raises(NotSupported, match=match):
         adopt(tmp_path, source)
     assert not (tmp_path / "t").exists()
+
+
+def versions(table: Any, hint: str, *numbers: int) -> Path:
+    """The metadata of a Hadoop catalog: the last files of the table as versions with these numbers."""
+    folder = place(table) / "metadata"
+    found = sorted(folder.glob("*.metadata.json"))
+    for number, file in zip(numbers, found[-len(numbers) :], strict=True):
+        file.rename(folder / f"v{number}.metadata.json")
+    for file in found[: -len(numbers)]:
+        file.unlink()
+    (folder / "version-hint.text").write_text(hint)
+    return place(table)
+
+
+@pytest.mark.parametrize(("hint", "numbers", "rows"), [("2", (2, 3), 6), ("3", (2, 3), 6), ("2", (2, 4), 3), ("x", (2, 3), 6)])
+def test_a_late_hint_of_the_version_is_followed(tmp_path: Path, hint: str, numbers: tuple[int, ...], rows: int) -> None:
+    assert adopt(tmp_path, versions(iceberg(tmp_path), hint, *numbers)).count() == rows
+
+
+def test_of_two_files_of_a_version_the_catalog_knows_the_right_one(tmp_path: Path) -> None:
+    source = place(iceberg(tmp_path))
+    right = max((source / "metadata").glob("*.metadata.json"))
+    shutil.copy(
+        sorted((source / "metadata").glob("*.metadata.json"))[-2], right.parent / f"{right.name.split('-')[0]}-zz.metadata.json"
+    )
+    with pytest.raises(Refused, match="2 metadata files of version 2"):
+        adopt(tmp_path, source)
+    assert adopt(tmp_path, right).count() == 6
+    with pytest.raises(DamagedFile, match="is missing"):
+        adopt(tmp_path / "other", source / "metadata/00009-a.metadata.json")
+    with pytest.raises(NotFound, match="is not the metadata of an Iceberg table"):
+        adopt(tmp_path / "other", source / "data/metadata/00009-a.metadata.json")
+
+
+@pytest.mark.parametrize("kind", [LongType(), ListType(5, StructType(NestedField(6, "my-col", LongType())))])
+def test_a_column_with_another_name_in_the_files_is_refused(tmp_path: Path, kind: Any) -> None:
+    made = iceberg(tmp_path)
+    with made.update_schema() as update:
+        update.add_column("my-col" if kind == LongType() else "plain", kind)
+    rewritten(made, lambda content: content.update({"schemas": content["schemas"][-1:]}))
+    with pytest.raises(NotSupported, match="has a column `my-col`"):
+        adopt(tmp_path, place(made))
 
 
 def test_other_transforms_are_refused(tmp_path: Path) -> None:
