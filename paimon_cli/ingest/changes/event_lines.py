@@ -162,10 +162,13 @@ def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is
                         yield lines_of(block[:whole], source, position)
                     what = f"{source}: an event of more than {MAX_EVENT_BYTES >> 20} MB"
                     raise BadInput(what, f"it begins before byte {position + len(block)}", source=source)
-            if is_growing and not block.endswith(b"\n"):
+            is_torn = is_growing and not block.endswith(b"\n")
+            if is_torn:
                 block = block[: block.rfind(b"\n") + 1]
             if block:
                 yield lines_of(block, source, position)
+            if is_torn:  # the stream stands within a line, also if its rest has come meanwhile
+                return
             position += len(block)
 
 

@@ -284,6 +284,33 @@ def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyP
         decoded("debezium", *[debezium(f"t{n}", "c", None, {"id": 1}) for n in range(4)])
 
 
+class _Growing(io.BytesIO):
+    """A file to which another process adds after each read."""
+
+    def __init__(self, *parts: bytes) -> None:
+        super().__init__(parts[0])
+        self.parts = list(parts[1:])
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        if self.parts:
+            at = self.tell()
+            self.seek(0, io.SEEK_END)
+            self.write(self.parts.pop(0))
+            self.seek(at)
+        return found
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return super().readline(size) if not self.parts else b""
+
+
+def test_a_line_that_is_completed_while_its_file_is_read_waits() -> None:
+    """Its rest is not an event, though it is all that is left to read."""
+    stream = _Growing(b'{"a":1}\n{"a"', b":2}\n", b'{"a":3}\n')
+    blocks = list(event_blocks(stream, "s", 100, is_growing=True))
+    assert [one.as_py() for lines in blocks for one in lines.texts] == [b'{"a":1}'] and blocks[-1].end == 8
+
+
 def test_blocks_are_whole_lines_and_know_their_positions() -> None:
     text = b"\xef\xbb\xbf" + b'{"a":1}\r\n\n{"a":22}\n{"a":333}'
     blocks = list(event_blocks(io.BytesIO(text), "s", 4))
