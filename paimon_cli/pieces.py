@@ -160,6 +160,10 @@ class Pieces:
     """Bytes of CSV whose quotes are examined at once; they fit the cache of a processor."""
     csv_block_bytes: int = 8 << 20
     """Bytes of CSV that are parsed at a time. Also the maximum length of a CSV row."""
+    search_bytes: int = 512 << 10
+    """Bytes of events in which a key is looked for at a time."""
+    search_sample_bytes: int = 64 << 10
+    """Bytes of a block that show which bytes are rare."""
     event_block_bytes: int = 32 << 20
     """Text of events that is decoded at a time: enough that each of some hundred tables has a hundred rows."""
     event_block_rows: int = 1 << 18

@@ -90,7 +90,7 @@ def canal(table: str, op: str, before: Row | None, after: Row | None) -> Row:
         "database": "shop",
         "table": table,
         "pkNames": ["id"],
-        "mysqlType": {name: types[name] for name in texts},
+        "mysqlType": {name: types.get(name, "varchar(9)") for name in texts},
         "sqlType": dict.fromkeys(texts, 12),
         "isDdl": False,
         "type": event["type"].upper(),

@@ -56,7 +56,8 @@ class IngestRun:
     """One call: the tables that it has met. `targets`: by name; `by_source`: those that take events. `letters`: where
     bad events are set apart. `gone`: of sources whose first events are gone, the position of the first one that is left.
     `behind`: of topics, how many events are yet to be read. `continued`: topics of which this run does not read the first
-    events; `unread`: for such a topic, a table that has read nothing of it, so that its events are left out.
+    events; `unread`: for such a topic, a table that has read nothing of it, so that its events are left out. `nameless`: bad
+    events that belong to no table.
     """
 
     site: IngestSite
@@ -69,6 +70,7 @@ class IngestRun:
     behind: dict[str, int] = field(default_factory=dict)
     continued: set[str] = field(default_factory=set)
     unread: dict[str, str] = field(default_factory=dict)
+    nameless: int = 0
     _key: str = ""
     _block: tuple[EventLines, int] | None = None
     _stopped: int = 0
@@ -155,6 +157,7 @@ class IngestRun:
 
     def _apply_decoded(self, found: Decoded, marks: BlockMarks) -> None:
         bad, blocks = list(found.bad), dict[str, list[TableEvents]]()
+        self.nameless += len(bad)
         for events in found.events:
             target = self.by_source[events.table]
             if target.failure is None:
@@ -320,9 +323,8 @@ class IngestRun:
     def ended(self, failure: PaimonError | None) -> list[IngestedTable]:
         """The results of all tables. Raises the failure of the run, or of the tables that have stopped."""
         results = self.results()
-        for target in self.targets.values():
-            if target.incomplete and not self.is_dry:
-                self.site.runtime.warn(f"{target.name}: {counted(target.incomplete, 'update')} {INCOMPLETE}")
+        if not self.is_dry:
+            self._warn()
         stopped = [target for target in self.targets.values() if target.failure is not None]
         if failure is not None:
             failure.details["tables"] = results
@@ -330,6 +332,19 @@ class IngestRun:
         if stopped and not self.is_dry:
             raise self._failure(stopped, results)
         return results
+
+    def _warn(self) -> None:
+        """Say what the results of the tables do not say, with few lines for many tables."""
+        warn = self.site.runtime.warn
+        incomplete = [target for target in self.targets.values() if target.incomplete]
+        if len(incomplete) > _MOST_NAMED:
+            updates = sum(target.incomplete for target in incomplete)
+            warn(f"{counted(len(incomplete), 'table')}: {counted(updates, 'update')} {INCOMPLETE}")
+        else:
+            for target in incomplete:
+                warn(f"{target.name}: {counted(target.incomplete, 'update')} {INCOMPLETE}")
+        if self.nameless:
+            warn(f"{counted(self.nameless, 'bad event')} without the name of a table, set apart in {self.call.on_error}")
 
     def _failure(self, stopped: Sequence[IngestTarget], results: list[IngestedTable]) -> PaimonError:
         first = stopped[0].failure

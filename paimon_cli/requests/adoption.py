@@ -24,8 +24,8 @@ class AdoptOptions(Request):
     source: Annotated[
         str,
         Option(
-            "The directory of Parquet or ORC files, or of an Iceberg table (or its metadata file); or a Hive table: db.table in a "
-            "Hive catalog, or thrift://HOST:9083/db.table.",
+            "The directory of Parquet or ORC files, or of an Iceberg table (or its metadata file); or a Hive table: db.table in "
+            "a Hive catalog, or thrift://HOST:9083/db.table.",
             metavar="DIR|HIVE_TABLE",
             is_argument=True,
         ),

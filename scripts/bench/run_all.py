@@ -55,6 +55,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "history check": ("scripts.bench.history_check", "--commits", "100", "1000"),
     "erase": ("scripts.bench.erase",),
     "ingest": ("scripts.bench.ingest",),
+    "spark ingest": ("scripts.bench.spark_ingest",),
 }
 SMALL: dict[str, tuple[str, ...]] = {
     "compaction": ("--rows", "20000"),
@@ -87,6 +88,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "history check": ("--commits", "5", "10"),
     "erase": ("--rows", "20000"),
     "ingest": ("--events", "3000", "--tables", "5", "--round", "2000"),
+    "spark ingest": ("--events", "8000"),
 }
 """Sizes for `--small`, which replace those of `PROGRAMS`."""
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}

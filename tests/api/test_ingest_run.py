@@ -527,6 +527,20 @@ def test_updates_without_the_row_before_are_counted(tmp_path: Path) -> None:
         Catalog(str(tmp_path)).ingest(written(tmp_path / "e.json", *events), format="debezium", into="shop", primary_key="id")
 
 
+def test_many_tables_share_a_line_of_the_summary(tmp_path: Path) -> None:
+    events = [debezium(f"t{n}", "u", None, {"id": 1}) for n in range(6)]
+    with pytest.warns(UserWarning, match="6 tables: 6 updates came without the row before") as warned:
+        Catalog(str(tmp_path)).ingest(written(tmp_path / "e.json", *events), format="debezium", into="shop", primary_key="id")
+    assert len(warned) == 1
+
+
+def test_bad_events_of_no_table_are_counted(tmp_path: Path) -> None:
+    file = written(tmp_path / "e.json", b"{", debezium("t", "c", None, {"id": 1}), b"[]")
+    letters = str(tmp_path / "letters.json")
+    with pytest.warns(UserWarning, match="2 bad events without the name of a table, set apart in .*letters.json"):
+        Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=letters)
+
+
 def test_a_truncation_in_one_file_does_not_bring_the_events_of_another_back(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     events = [debezium("t", "c", None, {"id": 1})], [debezium("t", "t", None, None), debezium("t", "c", None, {"id": 2})]

@@ -1,192 +1,121 @@
-"""Cuts the images out of the text of events, so that each byte of an event is parsed once.
+"""Cuts the text of events into parts, so that each byte is parsed at most once, and what repeats only once.
 
-Connectors write the keys of an event in the same order, without blanks. The text is cut where the next key begins, as if keys had
-no such names inside of images. Whether that was right shows when the pieces are parsed: an event is valid, and cut at its own
-keys, if each piece is one whole value. All others are parsed as they are, which costs twice as much.
+Connectors write the keys of an event in the same order, without blanks. The text is cut where the next key begins, as if the key
+were found there and not within another value. Whether that was right shows when the parts are parsed: an event is valid, and cut
+between its own keys, if each part is one object with the keys that it should have. All others are parsed as they are, which costs
+more.
+
+A part that is joined from several pieces could be an object although a piece ends within a value: if the next key were found in a
+row that has such a column. Who reads it has to exclude that, by the names of `joints`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.ingest.changes.event_formats import EventFormat, Path
-from paimon_cli.ingest.changes.event_images import Flags, ImageOrder, Indices, one_array
-from paimon_cli.ingest.changes.event_lines import EventLines, pieces_of
-from paimon_cli.ingest.changes.json_shapes import MAX_LEVELS, Shape, TooWide, arrow_of, merged, shape_of
-from paimon_cli.ingest.json_rows import parsed_line
+from paimon_cli.ingest.changes.event_lines import bounds_of, pieces_of
+from paimon_cli.ingest.changes.text_search import BlockSearch, Bytes
 
-_OPENING, _NO_IMAGE, _EMPTY = b"{", b"null", b"{}"
-_MAX_LESSONS = 4
-"""How many events a block of frames may have that differ from all before, until it is parsed without cuts."""
-_FIRST_FRAMES = 8
-Bounds = npt.NDArray[np.int64]
+_OPENING, _CLOSING, _COMMA = b"{},"
+Indices = npt.NDArray[np.int64]
+
+
+class EventPart:
+    """What a piece of an event belongs to: the images of its rows, what differs from event to event beside them, or what is
+    mostly the same text.
+    """
+
+    IMAGES, FRAME, REPEATED = range(3)
+
+
+@dataclass(frozen=True)
+class EventOrder:
+    """How a connector writes events, as far as they are cut. `opening`: how they begin; `first`: the part that begins there.
+    `keys`: those where another part begins, with comma and colon. `images_first`: names of columns stand before the keys, and not
+    behind them, so that the last place of a key is taken.
+    """
+
+    first: int
+    keys: Mapping[bytes, int]
+    opening: bytes = b'{"'
+    images_first: bool = False
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The part of each piece, in order."""
+        return (self.first, *self.keys.values())
+
+    def names(self, part: int) -> tuple[str, ...]:
+        """The names of the keys with which the pieces of a part begin."""
+        begun = (key for one, key in zip(self.parts, (self.opening, *self.keys), strict=True) if one == part)
+        return tuple(key.decode().strip('{,":') for key in begun)
+
+    def joints(self, part: int) -> frozenset[str]:
+        """Those of the second piece of a part and the next ones."""
+        return frozenset(self.names(part)[1:])
 
 
 @dataclass(frozen=True)
 class CutEvents:
-    """The events that could be cut. `chosen`: their indices. `frames`: their texts without images; `before`, `after`: the images,
-    `{}` for none; `has_before`, `has_after`: whether there is one.
-    """
+    """The events that could be cut. `chosen`: their indices. `texts`: by `EventPart`, an object of each event."""
 
     chosen: Indices
-    frames: pa.Array
-    before: pa.Array
-    after: pa.Array
-    has_before: Flags
-    has_after: Flags
+    texts: Mapping[int, pa.Array]
+
+    def take(self, kept: Indices) -> CutEvents:
+        """Those at some places."""
+        return replace(self, chosen=self.chosen[kept], texts={part: one.take(pa.array(kept)) for part, one in self.texts.items()})
 
 
-def cut_events(lines: EventLines, order: ImageOrder) -> CutEvents | None:
-    """The events of a block whose keys are in this order; None if there is none."""
-    texts = lines.texts
-    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
-    base = int(offsets[0])
-    block = np.frombuffer(texts.buffers()[2], np.uint8)[base : int(offsets[-1])].copy()
-    starts, ends = offsets[:-1] - base, offsets[1:] - base
-    places = [pc.find_substring(texts, key).to_numpy(zero_copy_only=False).astype(np.int64) for key in order.keys]
-    if order.is_first:
-        begins = pc.starts_with(texts, order.opening).to_numpy(zero_copy_only=False)
-        chosen = np.flatnonzero(begins & (places[0] > 0) & (places[1] > places[0]))
-        starts, ends = starts[chosen], ends[chosen]
-        middle, end = starts + places[0][chosen], starts + places[1][chosen]
-        block[end] = _OPENING[0]
-        frames = pieces_of(block, end, ends)
-        before = _images(block, starts + len(order.opening), middle)
-        after = _images(block, middle + len(order.keys[0]), end)
+def cut_events(texts: pa.Array, order: EventOrder) -> CutEvents | None:
+    """The events whose keys are in this order; None if there is none. `texts`: of a block of events, as large binary."""
+    block, starts, ends = bounds_of(texts)
+    block = block.copy()
+    search, fits = BlockSearch(block), pc.starts_with(texts, order.opening).to_numpy(zero_copy_only=False)
+    bounds = [starts, ends]
+    if order.images_first:
+        for key in reversed(tuple(order.keys)):
+            bounds.insert(1, search.last(key, starts, bounds[1]))
+            fits = fits & (bounds[1] >= 0)
     else:
-        chosen = np.flatnonzero((places[0] > 0) & ((places[1] < 0) | (places[1] > places[0])))
-        starts, ends = starts[chosen], ends[chosen]
-        begin, last, lacks = starts + places[0][chosen], ends - 1, places[1][chosen] < 0
-        middle = np.where(lacks, last, starts + places[1][chosen])
-        block[begin] = block[last]
-        frames = pieces_of(block, starts, begin + 1)
-        after = _images(block, begin + len(order.keys[0]), middle)
-        before = _images(block, np.where(lacks, last, middle + len(order.keys[1])), last, lacks)
-    fits = after[1] & before[1]
-    if not fits.any():
+        for key in order.keys:
+            bounds.insert(-1, search.first(key, bounds[-2], ends))
+            fits = fits & (bounds[-2] >= 0)
+    chosen = np.flatnonzero(fits)
+    if not len(chosen):
         return None
-    found = CutEvents(chosen, frames, before[0], after[0], before[2], after[2])
-    return found if fits.all() else _taken(found, np.flatnonzero(fits))
+    edges = [one[chosen] for one in bounds]
+    pieces = {part: [n for n, one in enumerate(order.parts) if one == part] for part in order.parts}
+    return CutEvents(chosen, {part: _objects(block, edges, numbers) for part, numbers in pieces.items()})
 
 
-def _taken(cut: CutEvents, kept: Indices) -> CutEvents:
-    places = pa.array(kept)
-    frames, before, after = (one.take(places) for one in (cut.frames, cut.before, cut.after))
-    return CutEvents(cut.chosen[kept], frames, before, after, cut.has_before[kept], cut.has_after[kept])
+def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> pa.Array:
+    """These pieces of each event, joined as one object. `edges`: the bounds of all pieces.
 
-
-def _images(
-    block: npt.NDArray[np.uint8], starts: Bounds, ends: Bounds, lacks: Flags | None = None
-) -> tuple[pa.Array, Flags, Flags]:
-    """The images between these positions, whether each looks like an image or like none, and whether it is one. `lacks`: of
-    events without the key of the image.
+    The block is changed where the object begins and ends, and changed back.
     """
-    pieces, sizes = pieces_of(block, starts, ends), ends - starts
-    is_row = (sizes >= len(_EMPTY)) & (block[starts] == _EMPTY[0]) & (block[ends - 1] == _EMPTY[1])
-    if is_row.all():
-        return pieces, is_row, is_row
-    is_none = pc.equal(pieces, pa.scalar(_NO_IMAGE, pa.large_binary())).to_numpy(zero_copy_only=False)
-    is_none = is_none if lacks is None else is_none | lacks
-    return pc.if_else(pa.array(is_row), pieces, pa.scalar(_EMPTY, pa.large_binary())), is_row | is_none, is_row
-
-
-@dataclass(frozen=True)
-class FramedEvents:
-    """Cut events whose frames were read. `columns`: their top-level keys; `at`: of each event of the block, where it is among
-    them; -1 if it could not be cut.
-    """
-
-    cut: CutEvents
-    columns: Mapping[str, pa.Array]
-    at: Indices
-
-    def take(self, kept: Indices) -> FramedEvents:
-        """Those of some events of the block."""
-        return replace(self, at=self.at[kept])
-
-
-@dataclass
-class FrameReader:
-    """Reads what events have beside their images, and remembers what it looks like."""
-
-    format: EventFormat
-    shape: dict[str, Shape] = field(default_factory=dict)
-
-    def framed(self, lines: EventLines) -> FramedEvents | None:
-        """The events of a block that can be cut; None if none can, or if the frame of one cannot be read."""
-        cut = None if self.format.order is None or not len(lines) else cut_events(lines, self.format.order)
-        columns = None if cut is None else self._read(lines.take(cut.chosen).with_texts(cut.frames))
-        if cut is None or columns is None:
-            return None
-        at = np.full(len(lines), -1)
-        at[cut.chosen] = np.arange(len(cut.chosen))
-        return FramedEvents(cut, columns, at)
-
-    def _read(self, frames: EventLines) -> Mapping[str, pa.Array] | None:
-        for index in range(0 if self.shape else min(_FIRST_FRAMES, len(frames))):
-            if not self._learn(frames.texts[index].as_py()):
-                return None
-        for _ in range(_MAX_LESSONS):
-            table = self._parsed(frames)
-            if table is not None:
-                found = {name: one_array(table[name]) for name in table.column_names}
-                return found if all(_has_text(found, path) for path in self.format.paths) else None
-            before = self.shape
-            if self.schema is None or not self._learn(frames.texts[self._strange(frames)].as_py()) or self.shape == before:
-                return None
-        return None
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        kind = arrow_of(self.shape, {})
-        return None if kind is None else pa.schema(list(kind))
-
-    def _parsed(self, frames: EventLines) -> pa.Table | None:
-        schema = self.schema
-        return None if schema is None else frames.parsed(schema, "error")
-
-    def _strange(self, frames: EventLines) -> int:
-        """The first event that cannot be parsed, found by halving."""
-        begin, count = 0, len(frames)
-        while count > 1:
-            half = count // 2
-            if self._parsed(frames.slice(begin, half)) is not None:
-                begin, count = begin + half, count - half
-            else:
-                count = half
-        return begin
-
-    def _learn(self, frame: bytes) -> bool:
-        """Adapt the shape to an event. Returns whether that is possible."""
-        parsed, problem = parsed_line(frame)
-        images = self.format.images
-        if problem or images.after in parsed or images.before in parsed:
-            return False
-        try:
-            self.shape = merged(self.shape, shape_of(parsed, MAX_LEVELS))
-        except TooWide:
-            return False
-        return True
-
-
-def text_at(columns: Mapping[str, pa.Array], path: Path) -> pa.Array | None:
-    """The column at a path of one or two keys; None if there is none."""
-    cells = columns.get(path[0])
-    if cells is None or len(path) == 1:
-        return cells
-    is_object = pa.types.is_struct(cells.type) and cells.type.get_field_index(path[1]) >= 0
-    return pc.struct_field(cells, path[1]) if is_object else None
-
-
-def _has_text(columns: Mapping[str, pa.Array], path: Path) -> bool:
-    """Whether there is a text at a path, or nothing."""
-    above, found = columns.get(path[0]), text_at(columns, path)
-    if above is not None and len(path) > 1 and not pa.types.is_struct(above.type):
-        return above.null_count == len(above)
-    return found is None or pa.types.is_string(found.type)
+    begin, end = edges[numbers[0]], edges[numbers[-1] + 1]
+    is_first, is_last = numbers[0] == 0, numbers[-1] == len(edges) - 2
+    starts, ends = [edges[number] for number in numbers], [edges[number + 1] for number in numbers]
+    if not is_first:
+        block[begin] = _OPENING
+    if not is_last:
+        block[end] = _CLOSING
+        ends[-1] = end + 1
+    pieces = pieces_of(block, np.stack(starts, axis=1).ravel(), np.stack(ends, axis=1).ravel())
+    if not is_first:
+        block[begin] = _COMMA
+    if not is_last:
+        block[end] = _COMMA
+    if len(numbers) == 1:
+        return pieces
+    offsets = np.frombuffer(pieces.buffers()[1], np.int64)[:: len(numbers)]
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(begin), [None, pa.py_buffer(np.ascontiguousarray(offsets)), pieces.buffers()[2]]
+    )

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.debezium_types import declared_columns
-from paimon_cli.ingest.changes.event_cuts import FramedEvents, FrameReader, text_at
 from paimon_cli.ingest.changes.event_formats import NO_TEXT, EventFormat, EventKind, Path, Unchanging
+from paimon_cli.ingest.changes.event_frames import FramedEvents, FrameReader, text_at
 from paimon_cli.ingest.changes.event_images import Indices, one_array
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
 from paimon_cli.ingest.changes.event_payloads import payloads_of
@@ -69,12 +69,12 @@ class EventDecoder:
             lines = _objects(payloads, found)  # a payload may be null
             if len(lines) < len(payloads):
                 schema_of = schema_of[np.isin(payloads.positions, lines.positions)]
-        framed = self._frames.framed(lines)
+        framed = self._frames.framed(lines.texts)
         texts, kept = self._texts(lines, framed, found)
         if len(kept) < len(lines):
             lines, schema_of = lines.take(kept), schema_of[kept]
             framed = None if framed is None else framed.take(kept)
-        operations = self._operations(texts, lines, found)
+        operations = self._operations(texts, lines, framed, found)
         names = self._names(texts, len(lines))
         self._refuse_nameless(names, lines, operations, found)
         parts = list[TablePart]()
@@ -83,9 +83,9 @@ class EventDecoder:
         read = {} if framed is None else self._tables.read_cut(parts, lines, framed)
         for index, part in enumerate(parts):
             if index in read:
-                found.events.append(read[index])
+                found.events += self._tables.of_one_type(read[index])
             elif (whole := self._whole(part, lines, framed, found)) is not None:
-                found.events.append(self._tables.read(whole, lines.take(whole.places)))
+                found.events += self._tables.of_one_type(self._tables.read(whole, lines.take(whole.places)))
         return found
 
     def _parts(
@@ -160,7 +160,9 @@ class EventDecoder:
                 kept.append(index)
         return {path: pa.array([row[path] for row in rows], pa.string()) for path in paths}, np.array(kept, np.int64)
 
-    def _operations(self, texts: Mapping[Path, pa.Array], lines: EventLines, found: Decoded) -> Codes:
+    def _operations(
+        self, texts: Mapping[Path, pa.Array], lines: EventLines, framed: FramedEvents | None, found: Decoded
+    ) -> Codes:
         """What each event does; -1 for events that change no rows, which are counted."""
         format = self.format
         if not format.operation:
@@ -174,6 +176,10 @@ class EventDecoder:
             is_deleted = pc.fill_null(pc.equal(texts[format.deleted], "true"), False)
             operations = np.where(is_deleted.to_numpy(zero_copy_only=False), EventKind.DELETE, operations)
         for index in np.flatnonzero(operations < 0):
+            is_cut = framed is not None and framed.at[index] >= 0
+            if is_cut and (problem := parsed_line(lines.texts[index].as_py())[1]):  # nobody parses its images
+                found.bad.append(lines.bad(int(index), problem))
+                continue
             self._count_other(int(index), named[int(index)].as_py(), texts, lines, found)
         return operations
 
@@ -207,7 +213,8 @@ class EventDecoder:
         has_table = pc.match_substring_regex(codes.dictionary, f"^{part}*{_SEPARATOR}{part}*{_SEPARATOR}{part}{many}$")
         lacks = ~has_table.to_numpy(zero_copy_only=False)
         for index in np.flatnonzero(lacks[codes.indices.to_numpy()] & (operations >= 0)):
-            found.bad.append(lines.bad(int(index), "it names no table"))
+            problem = parsed_line(lines.texts[int(index)].as_py())[1]  # nobody has parsed all of it
+            found.bad.append(lines.bad(int(index), problem or "it names no table"))
             operations[index] = -1
 
 

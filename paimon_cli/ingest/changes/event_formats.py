@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paimon_cli.ingest.changes.event_images import ImageKeys, ImageOrder
+from paimon_cli.ingest.changes.event_cuts import EventOrder, EventPart
+from paimon_cli.ingest.changes.event_images import ImageKeys
 
 
 class EventKind:
@@ -56,7 +57,7 @@ class EventFormat:
     names_tables: bool = True
     connector: tuple[str, ...] = ()
     sends_whole_rows: bool = False
-    order: ImageOrder | None = None
+    order: EventOrder | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -83,7 +84,7 @@ _DEBEZIUM = EventFormat(
     marks={("status",): Unchanging.TRANSACTION, ("ddl",): Unchanging.SCHEMA_CHANGE},
     wraps=True,
     connector=("source.connector",),
-    order=ImageOrder((b',"after":', b',"source":'), is_first=True, opening=b'{"before":'),
+    order=EventOrder(EventPart.IMAGES, {b',"source":': EventPart.FRAME}, b'{"before":', images_first=True),
 )
 _DEBEZIUM_FLAT = EventFormat(
     "debezium-flat",
@@ -136,6 +137,19 @@ _CANAL = EventFormat(
     key_names="pkNames",
     types="mysqlType",
     sends_whole_rows=True,
+    order=EventOrder(
+        EventPart.IMAGES,
+        {
+            b',"database":': EventPart.FRAME,
+            b',"mysqlType":': EventPart.REPEATED,
+            b',"old":': EventPart.IMAGES,
+            b',"pkNames":': EventPart.FRAME,
+            b',"sqlType":': EventPart.REPEATED,
+            b',"table":': EventPart.FRAME,
+        },
+        b'{"data":',
+        images_first=True,
+    ),
 )
 _MAXWELL = EventFormat(
     "maxwell",
@@ -156,7 +170,7 @@ _MAXWELL = EventFormat(
     table=(("table",),),
     key_names="primary_key_columns",
     sends_whole_rows=True,
-    order=ImageOrder((b',"data":', b',"old":')),
+    order=EventOrder(EventPart.FRAME, {b',"data":': EventPart.IMAGES}),
 )
 _PLAIN = EventFormat(PLAIN_JSON, ImageKeys(""), names_tables=False)
 EVENT_FORMATS = {one.name: one for one in (_DEBEZIUM, _DEBEZIUM_FLAT, _CANAL, _MAXWELL, _PLAIN)}

@@ -101,23 +101,36 @@ class EventLines:
         return BadEvent(self.source, int(self.positions[index]), table, reason, self.texts[index].as_py(), self.unit)
 
     def parsed(self, schema: pa.Schema, unexpected: str) -> pa.Table | None:
-        """The events in the columns of a schema, as Arrow parses them; None if it refuses one, or if it is not one object a line.
+        """The events in the columns of a schema; see `parsed_objects`."""
+        return parsed_objects(self.texts, schema, unexpected)
 
-        Nothing is inferred: a value nested without end would otherwise become a type nested without end. `unexpected`: what
-        becomes of other keys, `ignore` or `error`.
-        """
-        block = pc.binary_join(pa.LargeListArray.from_arrays(pa.array([0, len(self)], pa.int64()), self.texts), NEWLINE_TEXT)
-        text = block[0].as_buffer()
-        try:
-            table = pajson.read_json(
-                pa.BufferReader(text),
-                read_options=pajson.ReadOptions(use_threads=False, block_size=text.size + 1),
-                parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
-            )
-            table.validate(full=True)  # Arrow does not check UTF-8 when it parses
-        except pa.ArrowInvalid:
-            return None
-        return table.combine_chunks() if table.num_rows == len(self) else None
+
+def parsed_objects(texts: pa.Array, schema: pa.Schema, unexpected: str) -> pa.Table | None:
+    """JSON objects in the columns of a schema, as Arrow parses them; None if it refuses one, or if a text is not one object.
+
+    Nothing is inferred: a value nested without end would otherwise become a type nested without end. `unexpected`: what
+    becomes of other keys, `ignore` or `error`.
+    """
+    block = pc.binary_join(pa.LargeListArray.from_arrays(pa.array([0, len(texts)], pa.int64()), texts), NEWLINE_TEXT)
+    text = block[0].as_buffer()
+    try:
+        table = pajson.read_json(
+            pa.BufferReader(text),
+            read_options=pajson.ReadOptions(use_threads=False, block_size=text.size + 1),
+            parse_options=pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+        )
+        table.validate(full=True)  # Arrow does not check UTF-8 when it parses
+    except pa.ArrowInvalid:
+        return None
+    return table.combine_chunks() if table.num_rows == len(texts) else None
+
+
+def bounds_of(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], Positions, Positions]:
+    """The bytes of texts, as large binary without nulls, and where each of them begins and ends there."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
+    base = int(offsets[0])
+    block = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[base : int(offsets[-1])]
+    return block, offsets[:-1] - base, offsets[1:] - base
 
 
 def pieces_of(
@@ -149,10 +162,13 @@ def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is
                         yield lines_of(block[:whole], source, position)
                     what = f"{source}: an event of more than {MAX_EVENT_BYTES >> 20} MB"
                     raise BadInput(what, f"it begins before byte {position + len(block)}", source=source)
-            if is_growing and not block.endswith(b"\n"):
+            is_torn = is_growing and not block.endswith(b"\n")
+            if is_torn:
                 block = block[: block.rfind(b"\n") + 1]
             if block:
                 yield lines_of(block, source, position)
+            if is_torn:  # the stream stands within a line, also if its rest has come meanwhile
+                return
             position += len(block)
 
 

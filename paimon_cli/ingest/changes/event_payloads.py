@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.debezium_types import declared_columns
 from paimon_cli.ingest.changes.event_formats import EventFormat
-from paimon_cli.ingest.changes.event_lines import EventLines, pieces_of
+from paimon_cli.ingest.changes.event_lines import EventLines, bounds_of, pieces_of
+from paimon_cli.ingest.changes.text_search import BlockSearch
 
 Codes = npt.NDArray[np.integer[Any]]
 _PAYLOAD = b',"payload":'
@@ -34,12 +35,11 @@ def payloads_of(lines: EventLines, format: EventFormat) -> tuple[EventLines, lis
     candidates = pc.match_substring_regex(lines.texts, _MAYBE_WRAPPED).to_numpy(zero_copy_only=False)
     if not candidates.any():
         return lines, [], np.full(len(lines), -1)
-    at = pc.find_substring(lines.texts, _PAYLOAD).to_numpy(zero_copy_only=False)
-    if (candidates != wrapped).any() or not (at[wrapped] > 0).all():
+    block, starts, ends = bounds_of(lines.texts)
+    found = BlockSearch(block).first(_PAYLOAD, starts, ends)
+    if (candidates != wrapped).any() or not (found[wrapped] > 0).all():
         return _unwrapped_one_by_one(lines, format, candidates)
-    offsets = np.frombuffer(lines.texts.buffers()[1], np.int64)[lines.texts.offset :][: len(lines) + 1]
-    block, starts, ends = lines.texts.buffers()[2], offsets[:-1], offsets[1:]
-    cut = np.where(wrapped, starts + at, starts)
+    cut = np.where(wrapped, found, starts)
     heads = pieces_of(block, np.where(wrapped, starts + len(_WRAPPED), starts), cut)
     texts = pieces_of(block, np.where(wrapped, cut + len(_PAYLOAD), starts), np.where(wrapped, ends - 1, ends))
     encoded = pc.dictionary_encode(heads)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.ingest.changes.event_formats import EventFormat
-from paimon_cli.ingest.changes.event_images import ReadEvents
 from paimon_cli.ingest.changes.event_lines import BadEvent
 from paimon_cli.ingest.changes.event_values import UNDECLARED, ValueForm
+from paimon_cli.ingest.changes.read_events import ReadEvents
 
 Codes = npt.NDArray[np.integer[Any]]
 

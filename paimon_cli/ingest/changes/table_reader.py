@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_cli.datatypes.data_type import DecimalType
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.debezium_types import EventSchema
-from paimon_cli.ingest.changes.event_cuts import FramedEvents
+from paimon_cli.ingest.changes.event_cuts import EventPart
 from paimon_cli.ingest.changes.event_formats import EventFormat, EventKind
-from paimon_cli.ingest.changes.event_images import ImageReader, Images, Indices, ReadEvents, one_array, overlaid, rounded_rows
-from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
+from paimon_cli.ingest.changes.event_frames import FramedEvents, FrameParts
+from paimon_cli.ingest.changes.event_images import Indices, images_in, one_array, overlaid, rounded_rows
+from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, parsed_objects
 from paimon_cli.ingest.changes.event_payloads import names_in_key
 from paimon_cli.ingest.changes.event_values import ValueForm
+from paimon_cli.ingest.changes.image_reader import ImageReader
 from paimon_cli.ingest.changes.mysql_types import form_of_mysql
+from paimon_cli.ingest.changes.read_events import ReadEvents
 from paimon_cli.ingest.changes.table_events import Codes, SourceTable, TableEvents, Wanted
 
 MAX_TABLES = 10_000
@@ -56,48 +59,47 @@ class TableReader:
 
     def read_cut(self, parts: Sequence[TablePart], lines: EventLines, framed: FramedEvents) -> dict[int, TableEvents]:
         """The rows of those parts, by their index, whose events were cut, and are as they were before."""
-        alike = dict[pa.Schema, list[int]]()
+        alike, order = dict[pa.Schema, list[int]](), self.format.order
+        joints = order.joints(EventPart.IMAGES) if order is not None else frozenset[str]()
         for index, part in enumerate(parts):
             if part.truncates or self._tells_absent(part) or not (framed.at[part.places] >= 0).all():
                 continue
-            reader = self._reader(part.table, lines)
-            schema = reader.row_schema(lines, part.places, part.numbers)
+            schema = self._reader(part.table, lines).cut_schema(lines, part.places, part.numbers, joints)
             if schema is not None:
                 alike.setdefault(schema, []).append(index)
         found = dict[int, TableEvents]()
         for schema, chosen in alike.items():
-            read = self._read_rows([parts[index].places for index in chosen], schema, lines, framed)
-            for index, events in zip(chosen, read, strict=True):
-                if events is not None:
-                    found[index] = self._events(parts[index], events, parts[index].operations, [])
+            for index, events in self._read_alike([(index, parts[index].places) for index in chosen], schema, lines, framed):
+                found[index] = self._events(parts[index], events, parts[index].operations, [])
         return found
 
-    def _read_rows(
-        self, places: Sequence[Indices], schema: pa.Schema, lines: EventLines, framed: FramedEvents
-    ) -> list[ReadEvents | None]:
-        """The rows of tables with these columns, in one table of Arrow; None for those that it cannot read."""
-        order = np.concatenate(places)
-        at, count = framed.at[order], len(order)
-        chosen, cut, keys = pa.array(at), framed.cut, self.format.images
-        texts = pa.concat_arrays([cut.before.take(chosen), cut.after.take(chosen)])
-        table = EventLines(lines.source, texts, np.zeros(2 * count, np.int64), 0).parsed(schema, "error")
-        if table is None:
-            return [None] * len(places)
-        cells = {name: one_array(table[name]) for name in table.column_names}
-        rows = Images(np.concatenate([cut.has_before[at], cut.has_after[at]]), cells)
-        before, after = rows.slice(0, count), rows.slice(count, count)
+    def _read_alike(
+        self, tables: Sequence[tuple[int, Indices]], schema: pa.Schema, lines: EventLines, framed: FramedEvents
+    ) -> Iterator[tuple[int, ReadEvents]]:
+        """The rows of tables with these columns, read as one table of Arrow, without those of tables that it cannot read."""
+        order = np.concatenate([places for _, places in tables])
+        at, keys = framed.at[order], self.format.images
+        table = parsed_objects(framed.cut.texts[EventPart.IMAGES].take(pa.array(at)), schema, "error")
+        columns = None if table is None else {name: one_array(table[name]) for name in table.column_names}
+        images = None if columns is None else images_in(columns, keys, len(order))
+        if images is None:  # an event of one table is not to slow the others
+            half = len(tables) // 2
+            for some in (tables[:half], tables[half:]) if half else ():
+                yield from self._read_alike(some, schema, lines, framed)
+            return
+        after, before, event = images
         rounded = rounded_rows(before) | rounded_rows(after)
         if keys.is_partial:
             before = overlaid(before, after)
-        ordered, beside = lines.take(order), {name: one.take(chosen) for name, one in framed.columns.items()}
-        found, begin = list[ReadEvents | None](), 0
-        for size in map(len, places):
-            parts = {name: one.slice(begin, size) for name, one in beside.items()}
-            images = before.slice(begin, size), after.slice(begin, size)
-            read = ReadEvents(ordered.slice(begin, size), np.arange(size), *images, parts, keys)
-            found.append(None if rounded[begin : begin + size].any() else read)
-            begin += size
-        return found
+        ordered, begin = lines.take(order), 0
+        for index, places in tables:
+            end = begin + len(places)
+            first, last = np.searchsorted(event, (begin, end)).tolist()
+            if not rounded[first:last].any():
+                rows, parts = slice(first, last), FrameParts(framed, at[begin:end])
+                read = ordered.slice(begin, len(places)), event[rows] - begin, before.slice(rows), after.slice(rows)
+                yield index, ReadEvents(*read, parts, keys)
+            begin = end
 
     def read(self, part: TablePart, lines: EventLines) -> TableEvents:
         """The rows of a part, whatever its events look like. `lines`: its events."""
@@ -127,26 +129,32 @@ class TableReader:
         forms, keys = self._forms(read, part.schema), self._keys(read)
         return TableEvents(part.table, self.format, read, of_rows, forms, keys, tuple(bad), truncates)
 
+    def of_one_type(self, events: TableEvents) -> list[TableEvents]:
+        """The events, cut where the types differ that they declare for columns beside their images, as Canal's do."""
+        key, lines = self.format.types, events.read.lines
+        cuts = np.flatnonzero(events.read.parts.changes(key)) + 1 if key and not events.truncates else ()
+        if not len(cuts):
+            return [events]
+        found, bad = list[TableEvents](), list(events.bad)
+        for begin, end in pairwise((0, *cuts, len(lines))):
+            read = events.read.slice(begin, end - begin)
+            before = [one for one in bad if end == len(lines) or one.position < lines.positions[end]]
+            bad = [one for one in bad if one not in before]
+            operations = events.operations[events.read.rows_of(begin, end - begin)]
+            forms = self._forms(read, None)
+            found.append(replace(events, read=read, operations=operations, forms=forms, bad=tuple(before)))
+        return found
+
     def _forms(self, read: ReadEvents, schema: EventSchema | None) -> Mapping[str, ValueForm]:
         if schema is not None:
             return {name: form for name, form in schema.columns.items() if self._is_column(name)}
-        types = read.parts.get(self.format.types) if self.format.types else None
-        if types is None or not pa.types.is_struct(types.type):
-            return {}
-        forms = dict[str, ValueForm]()
-        for name, texts in zip([one.name for one in types.type], types.flatten(), strict=True):
-            named = pc.drop_null(texts)
-            if len(named) and pa.types.is_string(named.type):
-                forms[name] = form_of_mysql(named[len(named) - 1].as_py())
-        return forms
+        types = read.parts.last_texts(self.format.types) if self.format.types else {}
+        return {name: form_of_mysql(text) for name, text in types.items()}
 
     def _is_column(self, name: str) -> bool:
         hidden = self.format.images.not_columns
         return not (hidden and name.startswith(hidden))
 
     def _keys(self, read: ReadEvents) -> tuple[str, ...]:
-        names = read.parts.get(self.format.key_names) if self.format.key_names else None
-        if names is None or not pa.types.is_list(names.type):
-            return names_in_key(read.lines.keys)
-        named = pc.drop_null(names)
-        return tuple(str(one) for one in named[len(named) - 1].as_py()) if len(named) else ()
+        names = read.parts.last(self.format.key_names) if self.format.key_names else None
+        return tuple(map(str, names)) if isinstance(names, list) else names_in_key(read.lines.keys)

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.ingest.changes.event_cuts import FrameReader
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
+from paimon_cli.ingest.changes.event_frames import FrameReader
 from paimon_cli.ingest.changes.event_images import Images
 from paimon_cli.ingest.changes.event_lines import lines_of
-from tests.event_streams import Row, debezium, maxwell
+from tests.event_streams import Row, canal, debezium, maxwell
 
-CUT = [("debezium", debezium), ("maxwell", maxwell)]
+CUT = [("debezium", debezium), ("maxwell", maxwell), ("canal", canal)]
+PARTS = ("source.ts_ms", "ts", "es", "mysqlType.n", "sqlType.n", "isDdl")
 
 
 def compact(event: Row) -> str:
@@ -24,7 +25,9 @@ def compact(event: Row) -> str:
 
 
 def told(found: Decoded) -> Any:
-    """All that matters of decoded events: a column without a value is as good as none."""
+    """All that matters of decoded events: a column without a value is as good as none, and it makes no difference whether a
+    malformed event is found before its table is known.
+    """
 
     def image(one: Images) -> list[Row | None]:
         cells = {name: cells.to_pylist() for name, cells in one.columns.items() if cells.null_count < len(cells)}
@@ -41,13 +44,14 @@ def told(found: Decoded) -> Any:
             one.read.event.tolist(),
             one.keys,
             one.truncates,
-            [(bad.position, bad.reason) for bad in one.bad],
-            None if (times := one.read.part("source.ts_ms")) is None else times.to_pylist(),
+            dict(one.forms),
+            [cells.to_pylist() for path in PARTS if (cells := one.read.part(path)) is not None and cells.null_count < len(cells)],
         )
         for one in found.events
-        if len(one.read.lines) or one.bad
+        if len(one.read.lines)
     ]
-    return events, sorted((bad.position, bad.reason) for bad in found.bad), found.others
+    bad = [(bad.position, bad.reason) for bad in [*found.bad, *(bad for one in found.events for bad in one.bad)]]
+    return sorted(events, key=lambda event: event[0]), sorted(bad), found.others
 
 
 def both(format: str, *blocks: str) -> list[Any]:
@@ -60,8 +64,15 @@ def both(format: str, *blocks: str) -> list[Any]:
 
 
 def cut_of(format: str, block: str) -> list[bool]:
-    framed = FrameReader(EVENT_FORMATS[format]).framed(lines_of(block.encode(), "s", 0))
+    framed = FrameReader(EVENT_FORMATS[format]).framed(lines_of(block.encode(), "s", 0).texts)
     return [] if framed is None else (framed.at >= 0).tolist()
+
+
+def in_order(event: Row) -> Row:
+    """An event with its keys in the order of its connector."""
+    if "mysqlType" in event:
+        return dict(sorted(event.items()))
+    return event | {name: event.pop(name) for name in ("data", "old") if name in event}
 
 
 def changes(envelope: Any, seed: int) -> list[Row]:
@@ -73,9 +84,7 @@ def changes(envelope: Any, seed: int) -> list[Row]:
             row["late"] = True
         new = {**row, "n": 2.5}
         op, table = chance.choice("cud"), f"t{number % 3}"
-        event = envelope(table, op, None if op == "c" else row, None if op == "d" else new)
-        last = {name: event.pop(name) for name in ("data", "old") if name in event}  # as Maxwell orders its keys
-        event |= last
+        event = in_order(envelope(table, op, None if op == "c" else row, None if op == "d" else new))
         events.append({**event, "transaction": {"id": "1"}} if number == 35 and "op" in event else event)
     return events
 
@@ -153,3 +162,115 @@ def test_a_table_is_not_slowed_by_the_events_of_another() -> None:
     usual = '{"before":null,"after":{"id":1},' + OF_DEBEZIUM % "c"
     heartbeat = '{"ts_ms":1}'
     assert cut_of("debezium", f"{usual}\n{heartbeat}\n{usual}\n") == [True, False, True]
+
+
+OF_CANAL = (
+    '"es":5,"id":3,"isDdl":false,"mysqlType":{"id":"int","n":"varchar(9)"},"old":%s,"pkNames":["id"],"sql":"",'
+    '"sqlType":{"id":4,"n":12},"table":"t","ts":6,"type":"%s"}'
+)
+INSERT_OF_CANAL = OF_CANAL % ("null", "INSERT")
+USUAL_OF_CANAL = '{"data":[{"id":"1","n":"a"}],"database":"shop",' + OF_CANAL % ('[{"n":"b"}]', "UPDATE")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"data":[{"id":"1","n":"a"},{"id":"2","n":"c"}],"database":"shop",' + OF_CANAL % ('[{"n":"b"},{"id":"7"}]', "UPDATE"),
+        '{"data":[{"id":"1","n":"a"},{"id":"2","n":"c"}],"database":"shop",' + OF_CANAL % ('[{"n":"b"}]', "UPDATE"),
+        '{"data":[{"id":"1"},null],"database":"shop",' + INSERT_OF_CANAL,
+        '{"data":[],"database":"shop",' + OF_CANAL % ("[]", "UPDATE"),
+        '{"data":[{}],"database":"shop",' + OF_CANAL % ("[{}]", "UPDATE"),
+        '{"data":null,"database":"shop",' + OF_CANAL % ("null", "TRUNCATE"),
+        '{"data":null,"database":"shop",' + OF_CANAL % ("null", "CREATE"),
+        '{"data":{"id":"1"},"database":"shop",' + INSERT_OF_CANAL,
+        '{"data":[{"id":"1","database":"x","old":"y","table":"z","sqlType":"q"}],"database":"shop",' + INSERT_OF_CANAL,
+        '{"data":[{"id":"1","old":"y"}],"database":"shop",' + OF_CANAL % ('[{"id":"2","old":"3"}]', "UPDATE"),
+        '{"data":[{"id":"1","old":"y","pkNames":"p"}],"database":"shop",'
+        + OF_CANAL % ('[{"id":"2","old":"3","pkNames":"p"}]', "ROW"),
+        '{"data":[{"id":"1","n":"],\\"database\\":"}],"database":"shop",' + INSERT_OF_CANAL,
+        '{"data":[{"id":"1","n":{"a":[1]}}],"database":"shop",' + INSERT_OF_CANAL,
+        '{"data":[{"id":"1","n":"a"}],"database":"shop","more":{"table":"u"},' + INSERT_OF_CANAL,
+        '{"data":[{"id":"1","n":"a"}],"database":"shop","gtid":"",' + INSERT_OF_CANAL,
+        '{"data":[{"id":"1","n":7}],"database":"shop",' + INSERT_OF_CANAL,
+        '{"data":[{"id":"1","n":"\\ud800"}],"database":"shop",' + INSERT_OF_CANAL,
+        USUAL_OF_CANAL.replace('"varchar(9)"', '"bigint"'),
+        USUAL_OF_CANAL.replace('"varchar(9)"', "null"),
+        USUAL_OF_CANAL.replace('"varchar(9)"', "12"),
+        USUAL_OF_CANAL.replace('"varchar(9)"', '"a","n":"b"'),
+        USUAL_OF_CANAL.replace('"varchar(9)"', '"\\ud800"'),
+        USUAL_OF_CANAL.replace('{"id":"int","n":"varchar(9)"}', "null"),
+        USUAL_OF_CANAL.replace('{"id":4,"n":12}', "null"),
+        USUAL_OF_CANAL.replace('"n":12', '"n":{"a":1}'),
+        USUAL_OF_CANAL.replace('"n":12', '"n":99999999999999999999'),
+        USUAL_OF_CANAL.replace('"n":12}', '"n":12,"sqlType":{"a":1}}'),
+        USUAL_OF_CANAL.replace('"pkNames":["id"]', '"pkNames":["id",{"sqlType":1,"x":2}]'),
+        USUAL_OF_CANAL.replace('"pkNames":["id"]', '"pkNames":null'),
+        USUAL_OF_CANAL.replace('"sql":"",', '"sql":"",,'),
+        USUAL_OF_CANAL.replace('"type":"UPDATE"', '"type":"UPDATE","data":[]'),
+        USUAL_OF_CANAL.replace('"table"', '"mysqlType":{},"table"'),
+        USUAL_OF_CANAL.replace('"old":[', '"old":[['),
+        USUAL_OF_CANAL + "}",
+    ],
+)
+def test_unusual_events_of_canal_are_read_as_before(event: str) -> None:
+    assert json.loads(USUAL_OF_CANAL) and cut_of("canal", f"{USUAL_OF_CANAL}\n") == [True]
+    both("canal", f"{USUAL_OF_CANAL}\n{USUAL_OF_CANAL}\n", f"{USUAL_OF_CANAL}\n{event}\n{USUAL_OF_CANAL}\n")
+    both("canal", f"{event}\n{USUAL_OF_CANAL}\n{USUAL_OF_CANAL}\n")
+    both("canal", f"{event}\n")
+
+
+def test_a_column_may_have_the_name_of_a_key() -> None:
+    for name in ("database", "pkNames", "table"):
+        event = USUAL_OF_CANAL.replace('"n"', f'"{name}"')
+        both("canal", f"{event}\n{event}\n")
+        assert cut_of("canal", f"{event}\n") == [True]
+    event = USUAL_OF_CANAL.replace('"n"', '"old"')
+    (table,) = both("canal", f"{event}\n{event}\n")[0][0]
+    assert [row["old"] for row in table[3]] == ["a", "a"] and [row["old"] for row in table[2]] == ["b", "b"]
+    source = '{"before":null,"after":{"id":1,"source":null,"z":2},' + OF_DEBEZIUM % "c"
+    both("debezium", f"{source}\n{source}\n")
+    assert cut_of("debezium", f"{source}\n") == [True]
+
+
+KEYS = ("data", "old", "database", "mysqlType", "sqlType", "pkNames", "table", "before", "after", "source", "op", "id", "n")
+ODD = ("x", "],", '"', "{")
+_NAMED = [f'{comma}"{key}":' for key in KEYS for comma in ("", ",")]
+SCRAPS = (*'{}[],:"', '""', "null", "1", "[]", "{}", "}{", "]}", "[{", '{"a":', *_NAMED)
+
+
+def scrambled(text: str, chance: random.Random) -> str:
+    """A text of an event in which pieces were left out, put in, or come twice."""
+    for _ in range(chance.randrange(1, 4)):
+        at, size = chance.randrange(1, len(text)), chance.choice((0, 0, 1, 2, 9, 40))
+        piece = chance.choice(
+            ("", chance.choice(SCRAPS), chance.choice(SCRAPS) + chance.choice(SCRAPS), text[at : at + size] * 2)
+        )
+        text = text[:at] + piece + text[at + size :]
+    return text.replace("\n", "")
+
+
+def with_odd_names(event: Row, chance: random.Random) -> Row:
+    """An event whose rows have columns with names of keys."""
+    names = chance.sample(KEYS, 3)
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, list):
+            return list(map(renamed, value))
+        return {**value, **dict.fromkeys(names, chance.choice(("x", "],", '"', "{")))} if isinstance(value, dict) else value
+
+    return {
+        key: renamed(value) if key in ("data", "old", "before", "after", "mysqlType") else value for key, value in event.items()
+    }
+
+
+@pytest.mark.parametrize("format, envelope", CUT)
+@pytest.mark.parametrize("seed", range(6))
+def test_random_texts_are_read_as_before(format: str, envelope: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    events = changes(envelope, seed)
+    for round_ in range(12):
+        some = [with_odd_names(event, chance) if chance.random() < 0.1 * (round_ % 3) else event for event in events]
+        texts = [compact(event) for event in some]
+        for place in chance.sample(range(len(texts)), chance.randrange(6)):
+            texts[place] = scrambled(texts[place], chance)
+        both(format, "\n".join(texts[:20]) + "\n", "\n".join(texts[20:]) + "\n")

@@ -147,11 +147,11 @@ def test_a_changed_schema_cuts_the_events_of_a_table() -> None:
     assert type_to_sql(one.form("n").type) == "SMALLINT" and [row["id"] for _, row in rows(one)] == [0, 3]
 
 
-def test_of_several_declarations_the_last_one_counts() -> None:
+def test_of_several_keys_the_last_one_counts() -> None:
     first, last = (canal("t", "c", None, {"id": n, "name": "a"}) for n in range(2))
-    last["pkNames"], last["mysqlType"]["id"] = ["id", "name"], "bigint"
+    last["pkNames"] = ["id", "name"]
     (found,) = decoded("canal", first, last).events
-    assert found.keys == ("id", "name") and type_to_sql(found.form("id").type) == "BIGINT"
+    assert found.keys == ("id", "name")
 
 
 def test_a_bad_event_between_others_does_not_change_what_these_do() -> None:
@@ -284,6 +284,33 @@ def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyP
         decoded("debezium", *[debezium(f"t{n}", "c", None, {"id": 1}) for n in range(4)])
 
 
+class _Growing(io.BytesIO):
+    """A file to which another process adds after each read."""
+
+    def __init__(self, *parts: bytes) -> None:
+        super().__init__(parts[0])
+        self.parts = list(parts[1:])
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        if self.parts:
+            at = self.tell()
+            self.seek(0, io.SEEK_END)
+            self.write(self.parts.pop(0))
+            self.seek(at)
+        return found
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return super().readline(size) if not self.parts else b""
+
+
+def test_a_line_that_is_completed_while_its_file_is_read_waits() -> None:
+    """Its rest is not an event, though it is all that is left to read."""
+    stream = _Growing(b'{"a":1}\n{"a"', b":2}\n", b'{"a":3}\n')
+    blocks = list(event_blocks(stream, "s", 100, is_growing=True))
+    assert [one.as_py() for lines in blocks for one in lines.texts] == [b'{"a":1}'] and blocks[-1].end == 8
+
+
 def test_blocks_are_whole_lines_and_know_their_positions() -> None:
     text = b"\xef\xbb\xbf" + b'{"a":1}\r\n\n{"a":22}\n{"a":333}'
     blocks = list(event_blocks(io.BytesIO(text), "s", 4))
@@ -325,3 +352,17 @@ def test_rows_that_are_in_no_list_are_refused(key: str, value: Any) -> None:
         bad = [*found.bad, *(one for events in found.events for one in events.bad)]
         assert [one.reason for one in bad] == [f"its '{key}' is no list of rows"]
         assert sum(len(events.read.event) for events in found.events) == 1
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_each_event_of_canal_has_the_types_that_it_declares(is_cut: bool) -> None:
+    """Those of a later event of its block are not its own: a narrower one would not hold its values."""
+    types = ["double", "double", "float", "float", "double"]
+    events = [canal("t", "c", None, {"id": n, "v": "0.1"}) for n in range(len(types))]
+    for event, kind in zip(events, types, strict=True):
+        event["mysqlType"] = {"id": "int", "v": kind}
+    text = [json.dumps(event, separators=(",", ":") if is_cut else (", ", ": ")) for event in events]
+    found = decoded("canal", *text).events
+    assert [type_to_sql(one.form("v").type) for one in found] == ["DOUBLE", "FLOAT", "DOUBLE"]
+    assert [[row["id"] for _, row in rows(one)] for one in found] == [["0", "1"], ["2", "3"], ["4"]]
+    assert [one.begin for one in found] == [sum(len(line) + 1 for line in text[:n]) for n in (0, 2, 4)]
