@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.column_cast import cast_column
 from paimon_cli.datatypes.data_type import STRING, TIMESTAMP_ROOTS, DataType, NestedType
 from paimon_cli.datatypes.variant_columns import of_variants
+from paimon_cli.datatypes.variant_leaf_texts import plain_texts
+from paimon_cli.datatypes.variant_node_texts import node_texts
 from paimon_cli.datatypes.variant_nodes import NodeKind, NodeLevel, Primitive, Variants, places_below
-from paimon_cli.datatypes.variant_text import node_texts, plain_texts
 from paimon_cli.errors import UsageError
 
 Steps = tuple[str | int, ...]
