@@ -45,6 +45,7 @@ declare(
         FULL,
         "changelogs lead from the rows of each snapshot to the rows of the next",
         of_unreadable_file=True,
+        of_key_order=True,
     ),
 )
 
@@ -95,7 +96,7 @@ def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
 
     Unreadable metadata interrupts the chain without an error, because other checks report it.
     """
-    if not context.schema.primary_keys or context.options.record_level_expire_time is not None:
+    if not context.mode.bounds_are_keys or context.options.record_level_expire_time is not None:
         return  # expired rows disappear without a changelog
     commits = _readable_snapshots(context)
     known = _tagged_snapshots(context) | commits
