@@ -36,6 +36,7 @@ from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, Man
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.changelog_producers import ChangelogProducer
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 
 declare(
@@ -229,7 +230,9 @@ def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
                 rows = np.flatnonzero(reasons == reason)
                 counts[reason] += len(rows)
                 keys = context.schema.trimmed_primary_keys
-                firsts.setdefault(reason, ", ".join(f"{name}={batch.column(name)[int(rows[0])].as_py()}" for name in keys))
+                firsts.setdefault(
+                    reason, ", ".join(f"{name}={shortened(str(batch.column(name)[int(rows[0])].as_py()))}" for name in keys)
+                )
     return {reason: (count, firsts[reason]) for reason, count in counts.items()}
 
 

@@ -34,6 +34,7 @@ from paimon_cli.lsm.sorted_rows import LEVEL_COLUMN, EngineAround, SortedRows
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 
 declare(
@@ -190,9 +191,11 @@ class _RowsOfFile:
         # the range may be wider than the rows, because Java includes retractions that a merge has dropped
         postponed = self._entry.is_postponed
         if not (self._unordered or postponed) and (first < lowest or last > highest):
-            yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
+            yield self._of(
+                "PV032", f"its keys are {shortened(str(first))} to {shortened(str(last))}, which its metadata does not cover"
+            )
         elif last < highest and file.level == 0 and self._context.options.merge_engine.newest_wins and not postponed:
-            yield self._of("PV045", f"its last key is {last}, but its metadata says {highest}")
+            yield self._of("PV045", f"its last key is {shortened(str(last))}, but its metadata says {shortened(str(highest))}")
 
 
 def rows_of_other_buckets(context: TableContext, entry: ManifestEntry, batch: pa.RecordBatch) -> np.ndarray:
@@ -376,7 +379,8 @@ class ColumnRanges:
             if nulls is not None and nulls != self._nulls[field.name] and field.type.root not in _NESTED:
                 yield "PV038", f"column {field.name} holds {self._nulls[field.name]} nulls, but its {what} say {nulls}"
             if not self._covers(field, low, high):
-                yield "PV037", f"column {field.name} holds values outside of {low!r} to {high!r}, the range in its {what}"
+                ends = f"{shortened(repr(low))} to {shortened(repr(high))}"
+                yield "PV037", f"column {field.name} holds values outside of {ends}, the range in its {what}"
 
     def _covers(self, field: DataField, low: Any, high: Any) -> bool:
         """Whether the bounds cover the values. NaN is not a bound: some writers start with NaN and never replace it."""
