@@ -60,6 +60,8 @@ class Pieces:
     """Bytes of the names of keys of a shredded MAP, above which the next file begins."""
     variant_bytes: int = 1 << 20
     """Bytes of VARIANT values that are decoded at a time, which takes up to a hundred times as much memory."""
+    shape_nodes: int = 512
+    """Nodes of VARIANTs that have one shape, and are therefore converted together: fewer take longer than level by level."""
 
     # Merges and sorts
     run_batch_bytes: int = 8 << 20

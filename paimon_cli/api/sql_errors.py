@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from paimon_cli.api.scan import installed
 from paimon_cli.errors import NotFound, PaimonError, Refused, UsageError
-from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.options.option_text import MAX_QUOTED, did_you_mean, shortened
 
 EXTRA = "sql"
 """The extra that installs DuckDB."""
@@ -27,6 +27,8 @@ class ReadTable(Protocol):
 
 
 _QUOTED = re.compile(r'"([^"]+)"')
+_VALUE = re.compile(rf"'.{{{MAX_QUOTED},}}'", re.DOTALL)
+"""A long text that DuckDB quotes: it may be a value of the table."""
 _BARE_PATH = re.compile(r"\b(?:from|join)\s+([\w.-]*/[^\s'\";,)]+)", re.IGNORECASE)
 """A path without quotes where a table is named."""
 _CITED = re.compile(r"(LINE \d+: )(?:\.\.\.)?(.*?)(?:\.\.\.)?$")
@@ -37,6 +39,10 @@ _INTERNAL = re.compile(r"__(?:table|computed|new)_\d")
 _FUNCTION = re.compile(r"(?:\w+ )*Function with name ")
 _UNKNOWN_NAME = re.compile(r"Referenced column .* not found")
 _KIND_OF_ERROR = re.compile(r"^[A-Z][\w ]* Error: ")
+
+
+def _cut(found: re.Match[str]) -> str:
+    return f"'{shortened(found[0][1:-1])}'"
 
 
 @contextlib.contextmanager
@@ -57,7 +63,7 @@ def translated_errors(datasets: Sequence[ReadTable], missing: Sequence[NotFound]
         if failure is not None:
             raise failure from None
         what, _, lines = _KIND_OF_ERROR.sub("", str(error).strip()).partition("\n")
-        what, why = _CAST_COLUMN.sub("", what), "\n".join(_shown_lines(lines.splitlines(), written))
+        what, why = _VALUE.sub(_cut, _CAST_COLUMN.sub("", what)), "\n".join(_shown_lines(lines.splitlines(), written))
         if isinstance(error, duckdb.CatalogException) and "does not exist" in what:
             if _FUNCTION.match(what):
                 raise NotFound(what, why or "DuckDB has no such function") from error

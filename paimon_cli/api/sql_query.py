@@ -8,6 +8,7 @@ from elsewhere, and `read_text` would show it any file of the user.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from paimon_cli.api.scan import installed, narrowed
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
-from paimon_cli.api.sql_row_tracking import hide_from_stars, named_tracking_columns
+from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
 from paimon_cli.api.sql_variants import json_schema, literal_text, with_json, with_variant_functions
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
@@ -265,7 +266,7 @@ def _registered(
     (statement,) = tree["statements"]
     nodes, tracking = list(_tables_of(statement, frozenset())), named_tracking_columns(query)
     views: dict[NamedTable, str] = {}
-    tracked: set[int] = set()
+    tracked: dict[int, list[str]] = {}
     for node in nodes:
         named = _named(node)
         if named.name.startswith(_VIEW):
@@ -279,17 +280,25 @@ def _registered(
             connection.register(views[named], datasets[-1])
             if named.version is None:
                 _create_view(connection, named, views[named])
-        if datasets[int(views[named].removeprefix(_VIEW))].tracking:
-            tracked.add(id(node))
+        dataset = datasets[int(views[named].removeprefix(_VIEW))]
+        if dataset.tracking:
+            tracked[id(node)] = [name for name in dataset.schema.names if name not in dataset.tracking]
         if named.version is not None:
             node["alias"] = node["alias"] or named.parts[-1]
             node |= {"schema_name": "", "table_name": views[named], "at_clause": None}
             node["qualified_name"] = {"path": [views[named]]}
-    hide_from_stars(statement, lambda node: id(node) in tracked, tracking)
+    HiddenColumns(tracking, tracked, functools.partial(_expression, connection)).hide_in(statement)
     if not tracked and not any(named.version for named in views):
         return query, describes_a_table(statement)
     rewritten = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
     return str(rewritten), describes_a_table(statement)
+
+
+def _expression(connection: Any, text: str) -> dict[str, Any]:
+    """The syntax tree of an expression."""
+    (statement,) = _parsed(connection, f"SELECT {text}")["statements"]
+    (found,) = statement["node"]["select_list"]
+    return dict(found)
 
 
 def _create_view(connection: Any, named: NamedTable, source: str) -> None:

@@ -20,7 +20,7 @@ from paimon_cli.bucket.decoding import (
     check_decoded,
     decoding,
     first_line,
-    outside_of_range,
+    sequences_outside_of_range,
 )
 from paimon_cli.bucket.deletion_vectors import live_rows, packed
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
@@ -280,7 +280,7 @@ class _StoredRows:
         for group in groups:
             known = chunk_statistics(reader.metadata, group, leaf)
             if known is not None and known.has_min_max and not least <= known.min <= known.max <= greatest:
-                raise outside_of_range(self._path, "sequence numbers", (known.min, known.max), (least, greatest))
+                raise sequences_outside_of_range(self._context, self._path, (known.min, known.max), (least, greatest))
 
     def _uniform_kinds(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int | None]:
         """Row group -> the kind of all its rows, which then need not be decoded, or None if statistics do not show one."""

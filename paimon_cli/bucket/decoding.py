@@ -13,7 +13,9 @@ from fastavro.schema import SchemaParseException, UnknownType
 from paimon_cli.datatypes.arrow_types import is_ascii
 from paimon_cli.datatypes.data_type import MAX_NESTING, DataField
 from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_writer import zstd_module
+from paimon_cli.options.option_text import shortened
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
@@ -80,8 +82,20 @@ def decoding(path: str, columns: Sequence[DataField] = ()) -> Iterator[None]:
 
 def outside_of_range(path: str, what: str, found: tuple[object, object], recorded: tuple[object, object]) -> DamagedFile:
     """The error about rows whose keys or sequence numbers the metadata of their file does not cover."""
-    why = f"its {what} are {found[0]} to {found[1]}, but its manifest says {recorded[0]} to {recorded[1]}"
+    least, greatest, low, high = (shortened(str(end)) for end in (*found, *recorded))
+    why = f"its {what} are {least} to {greatest}, but its manifest says {low} to {high}"
     return DamagedFile(f"data file {path} is damaged", why, path=path)
+
+
+def sequences_outside_of_range(
+    context: TableContext, path: str, found: tuple[int, int], recorded: tuple[int, int]
+) -> DamagedFile | NotSupported:
+    """The error about sequence numbers that the metadata of their file does not cover, in a merge."""
+    if not context.mode.tracks_keyed_rows:
+        return outside_of_range(path, "sequence numbers", found, recorded)
+    why = "its manifests record numbers of snapshots, and writers number new rows from these on, so that older rows may win"
+    hint = "copy its rows, with the engine that made it, into a table without row-tracking.enabled"
+    return NotSupported(f"cannot merge files of {context.address} with row-tracking.enabled and a primary key", why, hint)
 
 
 def _missing(path: str) -> DamagedFile:

@@ -33,6 +33,7 @@ from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.threads import in_parallel
@@ -138,7 +139,7 @@ def repeated_keys(
 def key_text(keys: pa.RecordBatch, row: int) -> str:
     """The key in a row of columns, for messages: `id = 7, day = NULL`."""
     cells = ((name, keys.column(name)[row]) for name in keys.schema.names)
-    return ", ".join(f"{name} = {cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)
+    return ", ".join(f"{name} = {shortened(str(cell.as_py())) if cell.is_valid else 'NULL'}" for name, cell in cells)
 
 
 class _BucketLookup:

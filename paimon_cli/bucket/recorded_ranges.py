@@ -12,7 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import file_format
-from paimon_cli.bucket.decoding import outside_of_range
+from paimon_cli.bucket.decoding import outside_of_range, sequences_outside_of_range
 from paimon_cli.bucket.orc_file import holds_chars
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
@@ -36,7 +36,7 @@ def within_ranges(
     for batch in batches:
         if batch.num_rows:
             if sequences is not None and SEQUENCE_NUMBER in batch.schema.names:
-                _check_sequences(path, batch, sequences)
+                _check_sequences(context, path, batch, sequences)
             if keys.are_in(batch):
                 first = keys.key(batch, 0) if first is None else first
                 if first < keys.recorded[0]:
@@ -91,8 +91,8 @@ def _is_changed(field: DataField) -> bool:
     return holds_chars(field.type) or field.type.root in TIMESTAMP_ROOTS
 
 
-def _check_sequences(path: str, batch: pa.RecordBatch, recorded: tuple[int, int]) -> None:
+def _check_sequences(context: TableContext, path: str, batch: pa.RecordBatch, recorded: tuple[int, int]) -> None:
     numbers = batch.column(SEQUENCE_NUMBER).to_numpy()
     found = int(numbers.min()), int(numbers.max())
     if not recorded[0] <= found[0] <= found[1] <= recorded[1]:
-        raise outside_of_range(path, "sequence numbers", found, recorded)
+        raise sequences_outside_of_range(context, path, found, recorded)

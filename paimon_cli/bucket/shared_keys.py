@@ -17,6 +17,7 @@ from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 
 _OURS = 0
@@ -78,4 +79,4 @@ def _common_rows(
 def _key_text(batch: pa.RecordBatch) -> str:
     names = [name for name in batch.schema.names if name not in (SEQUENCE_NUMBER, VALUE_KIND)]
     cells = ((name, batch.column(name)[0]) for name in names)
-    return ", ".join(f"{name}={cell.as_py() if cell.is_valid else 'NULL'}" for name, cell in cells)
+    return ", ".join(f"{name}={shortened(str(cell.as_py())) if cell.is_valid else 'NULL'}" for name, cell in cells)

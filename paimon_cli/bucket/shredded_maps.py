@@ -73,32 +73,28 @@ def _assembled(column: pa.StructArray, names: pa.Array) -> pa.MapArray:
     present = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
     parts = {field.name: column.field(number) for number, field in enumerate(column.type)}
     columns = [parts[f"{COLUMN_PREFIX}{number}"] for number in range(sum(name.startswith(COLUMN_PREFIX) for name in parts))]
-    mapping = parts[FIELD_MAPPING].take(pa.array(present))
+    mapping = parts[FIELD_MAPPING] if len(present) == len(column) else parts[FIELD_MAPPING].take(pa.array(present))
     numbers = mapping.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
     if mapping.null_count or len(numbers) != len(present) * len(columns):
         raise ValueError("a row of a shredded MAP does not say which keys its columns hold")
-    by_column = numbers.reshape(len(present), len(columns))
-    rows, keys, values = list[np.ndarray](), list[np.ndarray](), list[pa.Array]()
-    for number, stored in enumerate(columns):
-        holds = np.flatnonzero(by_column[:, number] >= 0)
-        rows.append(present[holds])
-        keys.append(by_column[holds, number])
-        values.append(stored.take(pa.array(present[holds])))
-    if OVERFLOW in parts:
+    held = np.flatnonzero(numbers >= 0)
+    key_of, within = numbers[held], held % max(len(columns), 1)
+    row_of = present[held // max(len(columns), 1)]
+    sources, values = within * len(column) + row_of, columns
+    if OVERFLOW in parts and len(parts[OVERFLOW].items):
         rows_beyond, keys_beyond, values_beyond = _overflow(parts[OVERFLOW], column.is_valid().to_numpy(zero_copy_only=False))
-        rows.append(rows_beyond)
-        keys.append(keys_beyond)
-        values.append(values_beyond)
-    row_of, key_of = np.concatenate(rows or [present[:0]]), np.concatenate(keys or [present[:0]])
+        order = np.argsort(np.concatenate([row_of, rows_beyond]), kind="stable")
+        beyond = len(columns) * len(column) + np.arange(len(rows_beyond))
+        sources, values = np.concatenate([sources, beyond])[order], [*columns, values_beyond]
+        row_of, key_of = np.concatenate([row_of, rows_beyond])[order], np.concatenate([key_of, keys_beyond])[order]
     if len(key_of) and key_of.max() >= len(names):
         raise ValueError("a row of a shredded MAP has a key that its dictionary lacks")
-    order = np.argsort(row_of, kind="stable")
-    items = pa.concat_arrays(values).take(pa.array(order))
+    items = pa.concat_arrays(values or [parts[OVERFLOW].items[:0]]).take(pa.array(sources))
     offsets = np.zeros(len(column) + 1, dtype=np.int32)
     np.cumsum(np.bincount(row_of, minlength=len(column)), out=offsets[1:])
     whole = pa.map_(pa.field("key", pa.string(), False), pa.field("value", items.type))
     absent = column.is_null() if column.null_count else None
-    return pa.MapArray.from_arrays(pa.array(offsets), names.take(pa.array(key_of[order])), items, type=whole, mask=absent)
+    return pa.MapArray.from_arrays(pa.array(offsets), names.take(pa.array(key_of)), items, type=whole, mask=absent)
 
 
 def _overflow(beyond: pa.MapArray, is_present: np.ndarray) -> tuple[np.ndarray, np.ndarray, pa.Array]:

@@ -15,8 +15,9 @@ from paimon_cli.cli.results import View, counted, printable, say
 from paimon_cli.cli.terminal import paged, write_bytes
 from paimon_cli.datatypes.canonical_form import canonical_texts
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NestedType, StringType
+from paimon_cli.datatypes.value_texts import text_bytes
 from paimon_cli.options.option_text import json_text
-from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
+from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
 
 if TYPE_CHECKING:
     from paimon_cli.cli.command import Call

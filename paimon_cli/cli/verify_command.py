@@ -98,7 +98,7 @@ def verify(
                 table,
                 Violation,
                 found.violations,
-                summary={"checks": results, "expired_files": found.expired_files},
+                summary={"checks": results, "expired_files": found.expired_files, "not_checked": found.not_checked},
             )
         )
     if found.errors or (found.warnings and fail_on == "warn"):
@@ -134,7 +134,7 @@ def _write_report(found: VerifyReport, table: str, report: tuple[str, Path]) -> 
     checked = {result.check for result in found.checks}
     rules = {i.code: i.meaning for i in INVARIANTS if i.check in checked and found.request.wants(i.code)}
     findings = [ReportedFinding(table, v.code, v.severity, v.path, v.message, path=v.path) for v in found.violations]
-    not_run = {(table, code): found.not_run or "" for code in found.prevented}
+    not_run = {(table, code): why for code, why in found.not_checked.items()}
     write_report(report, "verify", [table], rules, findings, not_run=not_run)
 
 
@@ -164,6 +164,9 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
             say(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
     if found.expired_files:
         say(f"{counted(found.expired_files, 'file')} expired during the verification and could not be checked")
+    for why in dict.fromkeys(found.limits[code] for code in found.not_checked if code in found.limits):
+        codes = [code for code, reason in found.not_checked.items() if reason == why]
+        say(wrapped(f"not checked: {', '.join(codes)}, because {why}"))
     took = ran(found) if found.engine else f"{found.seconds:.1f} s"
     say(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
     if any(violation.check == CheckGroup.SCHEMAS for violation in found.violations):

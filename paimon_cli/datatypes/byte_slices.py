@@ -9,7 +9,8 @@ import pyarrow as pa
 
 _PADDING = 16
 _INLINE = 12
-"""Arrow keeps texts of views inline up to this length, in bytes."""
+"""Arrow keeps texts of views inline up to this length, in bytes; of longer ones, the number of the buffer and the place in it."""
+_VIEW = np.dtype([("length", "<u4"), ("content", f"V{_INLINE}")])
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
 
 
@@ -57,14 +58,12 @@ class ByteSlices:
 
     def binary(self, starts: np.ndarray, lengths: np.ndarray) -> pa.Array:
         """Slices of the bytes as a binary array. Arrow copies them, from views that numpy makes."""
-        views = np.zeros((len(starts), 4), np.uint32)
-        views[:, 0] = lengths
-        views[:, 1] = self.fixed(starts, "<u4") & _MASKS[np.minimum(lengths, 4)].astype(np.uint32)
-        is_inline = lengths <= _INLINE
-        views[:, 3] = np.where(is_inline, 0, starts)
-        short = np.flatnonzero(is_inline)
-        rest = self.fixed(starts[short] + 4, "<u8") & _MASKS[np.clip(lengths[short] - 4, 0, 8)]
-        views[short, 2:] = rest.view(np.uint32).reshape(-1, 2)
+        views = np.empty(len(starts), _VIEW)
+        views["length"] = lengths
+        views["content"] = self.fixed(starts, f"V{_INLINE}")  # also what is behind short ones: Arrow does not look at it
+        long = np.flatnonzero(lengths > _INLINE)
+        places = views.view(np.uint32).reshape(-1, 4)
+        places[long, 2], places[long, 3] = 0, starts[long]
         buffers = [None, pa.py_buffer(views), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers).cast(pa.binary())
 

@@ -17,6 +17,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY
 from paimon_cli.datatypes.java_float_text import java_double_text
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.options.option_text import shortened
 
 
 def per_distinct_value(array: pa.Array, function: Callable[[Any], Any], target: pa.DataType) -> pa.Array:
@@ -29,7 +30,7 @@ def per_distinct_value(array: pa.Array, function: Callable[[Any], Any], target: 
 def impossible(value: object, target: str) -> UsageError:
     """The error for a value that a cast cannot convert; Paimon's readers fail on such a value, too."""
     return UsageError(
-        f"cannot cast {value!r} to {target}",
+        f"cannot cast {shortened(repr(value))} to {target}",
         "the type of a column was changed, and an old value has no equivalent in the new type",
         "read a snapshot from before the change, or change the type again",
     )

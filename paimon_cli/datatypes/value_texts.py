@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,6 +18,10 @@ _PER_DAY = {"ms": MILLIS_OF_DAY, "us": MILLIS_OF_DAY * 1_000, "ns": MILLIS_OF_DA
 _RARE = rf"\x00-\x1f{TERMINAL_CONTROLS}"
 """Control characters that JSON strings must escape, and those that `json_text` escapes."""
 CONTROL = rf'[{_RARE}"\\]'
+_CONTROL_STARTS = bytes(chr(code).encode()[0] for code in range(0x3000) if re.match(CONTROL, chr(code)))
+"""The bytes with which the UTF-8 of these characters begins, and that of others."""
+_SAMPLE = 4096
+"""Bytes that are looked at first: where most texts have something to escape, it is soon found."""
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
 _SHORTEST_PLAIN = 1e-4
@@ -67,6 +72,8 @@ def replaced(texts: pa.Array, mask: pa.Array, replace: Callable[[pa.Array], Sequ
 
 def escaped(texts: pa.Array) -> pa.Array:
     """The texts with what JSON strings must escape escaped, and control characters that terminals act on."""
+    if _is_plain(text_bytes(texts)):
+        return texts
     marks = pc.match_substring_regex(texts, CONTROL)
     if not marks.true_count:
         return texts
@@ -78,6 +85,26 @@ def escaped(texts: pa.Array) -> pa.Array:
         originals = texts.filter(marks.fill_null(False)).filter(rare).to_pylist()
         found = pc.replace_with_mask(found, rare, pa.array([json_text(text)[1:-1] for text in originals], pa.string()))
     return pc.replace_with_mask(texts, marks.fill_null(False), found)
+
+
+def _is_plain(content: pa.Buffer) -> bool:
+    """Whether nothing has to be escaped, by a look at single bytes, which takes a tenth of the time of a search in each text."""
+    parts = (content.slice(0, min(_SAMPLE, content.size)), content.slice(min(_SAMPLE, content.size)))
+    return all(len(part.to_pybytes().translate(None, _CONTROL_STARTS)) == part.size for part in parts)
+
+
+def text_bytes(texts: pa.Array | pa.ChunkedArray) -> pa.Buffer:
+    """All texts concatenated, as bytes."""
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    if not len(texts):
+        return pa.py_buffer(b"")
+    _, ends, content = texts.buffers()
+    begin, end = (int.from_bytes(ends[4 * place : 4 * place + 4].to_pybytes(), "little") for place in _bounds(texts))
+    return content.slice(begin, end - begin)
+
+
+def _bounds(texts: pa.Array) -> tuple[int, int]:
+    return texts.offset, texts.offset + len(texts)
 
 
 def float_texts(array: pa.Array) -> pa.Array:

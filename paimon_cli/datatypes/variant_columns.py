@@ -14,9 +14,27 @@ from paimon_cli.datatypes.variant_nodes import MalformedVariant, Variants
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.pieces import PIECES
 
+MAX_VARIANT_TEXT = 256 << 20
+"""Bytes of the JSON text of one value: names are stored once, but may occur often."""
+_BYTES_OF_NUMBER = 48
+"""No number, date or UUID has a longer text."""
+
 
 class TextTooLarge(Exception):
     """The texts of these values would take more memory than they may."""
+
+
+class TextBudget:
+    """The memory of texts that are made together."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VARIANT_TEXT
+
+    def spend(self, nodes: int, size: int) -> None:
+        """Raise `TextTooLarge` if there is not enough left for so many nodes, with names and contents of `size` bytes."""
+        self._left -= size + _BYTES_OF_NUMBER * nodes
+        if self._left < 0:
+            raise TextTooLarge
 
 
 Convert = Callable[[Variants], pa.Array]
@@ -72,6 +90,16 @@ def variants_in(column: pa.Array, t: DataType) -> Iterator[pa.StructArray]:
         yield from variants_in(column.flatten(), t.element)
     elif isinstance(t, MapType):
         yield from variants_in(column.items, t.value)
+
+
+def in_order(parts: list[pa.Array], positions: list[np.ndarray]) -> pa.Array:
+    """Texts in several parts as one array, each at its position."""
+    if len(parts) == 1:
+        return parts[0]
+    places = np.concatenate(positions) if positions else np.zeros(0, np.int64)
+    order = np.empty(len(places), np.int64)
+    order[places] = np.arange(len(places))
+    return pa.concat_arrays(parts).take(pa.array(order)) if parts else pa.array([], pa.string())
 
 
 def _of_variants(column: pa.StructArray, t: pa.DataType, convert: Convert) -> pa.Array:

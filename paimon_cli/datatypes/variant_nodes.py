@@ -91,6 +91,12 @@ class NodeLevel:
         nothing = np.broadcast_to(np.int64(-1), len(chosen))
         return NodeLevel(*known, *[nothing] * 2, *[nothing + 1] * 4)
 
+    @staticmethod
+    def of_leaves(rows: np.ndarray, starts: np.ndarray, ends: np.ndarray, headers: np.ndarray) -> NodeLevel:
+        """Nodes without children and names, by their header bytes."""
+        nothing = np.broadcast_to(np.int64(-1), len(rows))
+        return NodeLevel(rows, starts, ends, headers & 3, (headers >> 2).astype(np.int64), *[nothing] * 2, *[nothing + 1] * 4)
+
     @property
     def offset_sizes(self) -> np.ndarray:
         """The bytes of the place of a child. Objects and arrays announce them in the same bits."""
@@ -121,11 +127,20 @@ class Variants:
         """The number of names in the metadata of each row."""
         return self._name_counts[self._known]
 
-    def levels(self, roots: NodeLevel | None = None) -> list[NodeLevel]:
-        """These nodes (as `roots()` gives them) and all levels below them."""
+    @property
+    def metadata_numbers(self) -> np.ndarray:
+        """A number for each row, the same for those with the same metadata."""
+        return self._known
+
+    def restart(self) -> None:
+        """Forget the nodes that were counted, to read the values again."""
+        self._nodes[:] = 0
+
+    def levels(self, roots: NodeLevel | None = None, depth: int = 0) -> list[NodeLevel]:
+        """These nodes (as `roots()` gives them), `depth` levels below the outermost, and all levels below them."""
         levels = [self.roots() if roots is None else roots]
         while levels[-1].counts.any():
-            if len(levels) > MAX_VARIANT_DEPTH:
+            if depth + len(levels) > MAX_VARIANT_DEPTH:
                 row = int(levels[-1].rows[np.flatnonzero(levels[-1].counts)[0]])
                 raise MalformedVariant(row, f"it is nested more than {MAX_VARIANT_DEPTH} levels deep")
             levels.append(self.below(levels[-1]))
@@ -136,15 +151,16 @@ class Variants:
         rows = np.arange(len(self.values.starts))
         lengths = self.values.lengths
         _check(lengths > 0, rows, "it has no bytes")
+        return self.nodes_at(rows, self.values.starts, self.values.starts + lengths)
+
+    def nodes_at(self, rows: np.ndarray, starts: np.ndarray, limits: np.ndarray) -> NodeLevel:
+        """Nodes, without their names, whose header bytes are at `starts`, and that have to end at `limits`."""
         nameless = np.full(len(rows), -1, np.int64)
-        return self._level(rows, self.values.starts, self.values.starts + lengths, nameless, nameless)
+        return self._level(rows, starts, limits, nameless, nameless)
 
     def below(self, level: NodeLevel) -> NodeLevel:
         """All children of the nodes of a level."""
-        rows_above = np.arange(len(self._nodes))
-        self._nodes += np.bincount(level.rows, level.counts, minlength=len(self._nodes)).astype(np.int64)
-        _check(self._nodes <= self.values.lengths, rows_above, "it has more values than bytes")
-        _check(self._nodes <= MAX_VARIANT_NODES, rows_above, f"it has more than {MAX_VARIANT_NODES:,} values")
+        self.count_children(level.rows, level.counts)
         parents, index = places_below(level)
         rows, sizes = level.rows[parents], level.offset_sizes[parents]
         starts = level.data[parents] + self.values.numbers(level.offsets[parents] + index * sizes, sizes)
@@ -156,6 +172,13 @@ class Variants:
             ids = self.values.numbers(level.ids[parents[fields]] + index[fields] * sizes, sizes)
             key_starts[fields], key_lengths[fields] = self.names_of(rows[fields], ids)
         return self._level(rows, starts, level.ends[parents], key_starts, key_lengths)
+
+    def count_children(self, rows: np.ndarray, counts: np.ndarray) -> None:
+        """Count the children of nodes of these rows, before they are looked at: each node may be opened once."""
+        all_rows = np.arange(len(self._nodes))
+        self._nodes += np.bincount(rows, counts, minlength=len(self._nodes)).astype(np.int64)
+        _check(self._nodes <= self.values.lengths, all_rows, "it has more values than bytes")
+        _check(self._nodes <= MAX_VARIANT_NODES, all_rows, f"it has more than {MAX_VARIANT_NODES:,} values")
 
     def ids_below(self, level: NodeLevel) -> np.ndarray:
         """The numbers of the names of all children of a level of objects, in the order of `below`."""

@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.column_cast import cast_column
 from paimon_cli.datatypes.data_type import STRING, TIMESTAMP_ROOTS, DataType, NestedType
 from paimon_cli.datatypes.variant_columns import of_variants
+from paimon_cli.datatypes.variant_leaf_texts import plain_texts
+from paimon_cli.datatypes.variant_node_texts import node_texts
 from paimon_cli.datatypes.variant_nodes import NodeKind, NodeLevel, Primitive, Variants, places_below
-from paimon_cli.datatypes.variant_text import node_texts, plain_texts
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import shortened
 
 Steps = tuple[str | int, ...]
 """The fields (by name) and elements (by number, from 0) that lead to a part."""
@@ -32,7 +34,7 @@ def parse_variant_path(text: str) -> Steps:
         place = found.end()
     if not text.startswith("$") or place < len(text):
         why = "a path is $, then .name, ['name'] or [number] for each step"
-        raise UsageError(f"cannot read the path '{text}' of a VARIANT", why, "such as $.address.city or $.tags[0]")
+        raise UsageError(f"cannot read the path '{shortened(text)}' of a VARIANT", why, "such as $.address.city or $.tags[0]")
     return tuple(steps)
 
 

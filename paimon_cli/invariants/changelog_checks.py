@@ -36,6 +36,7 @@ from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, Man
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.changelog_producers import ChangelogProducer
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 
 declare(
@@ -45,6 +46,7 @@ declare(
         FULL,
         "changelogs lead from the rows of each snapshot to the rows of the next",
         of_unreadable_file=True,
+        of_key_order=True,
     ),
 )
 
@@ -95,7 +97,7 @@ def replays(context: TableContext, last: int | None = None) -> Iterator[Replay]:
 
     Unreadable metadata interrupts the chain without an error, because other checks report it.
     """
-    if not context.schema.primary_keys or context.options.record_level_expire_time is not None:
+    if not context.mode.bounds_are_keys or context.options.record_level_expire_time is not None:
         return  # expired rows disappear without a changelog
     commits = _readable_snapshots(context)
     known = _tagged_snapshots(context) | commits
@@ -228,7 +230,9 @@ def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
                 rows = np.flatnonzero(reasons == reason)
                 counts[reason] += len(rows)
                 keys = context.schema.trimmed_primary_keys
-                firsts.setdefault(reason, ", ".join(f"{name}={batch.column(name)[int(rows[0])].as_py()}" for name in keys))
+                firsts.setdefault(
+                    reason, ", ".join(f"{name}={shortened(str(batch.column(name)[int(rows[0])].as_py()))}" for name in keys)
+                )
     return {reason: (count, firsts[reason]) for reason, count in counts.items()}
 
 

@@ -44,6 +44,16 @@ INVARIANTS = tuple(sorted(BY_CODE.values(), key=lambda invariant: invariant.code
 """All invariants."""
 
 
+def not_checked(context: TableContext) -> dict[str, str]:
+    """Why invariants cannot be checked, wholly or in part, in tables of this kind, by code."""
+    if context.mode.clusters_rows:
+        why = "with pk-clustering-override files are sorted by clustering.columns, and their bounds are no keys"
+        return {invariant.code: why for invariant in INVARIANTS if invariant.of_key_order}
+    if context.mode.tracks_keyed_rows:
+        return {"PV032": "with row-tracking.enabled and a primary key manifests record numbers of snapshots, not of rows"}
+    return {}
+
+
 def check_version(version: Version, before: Version | None) -> Iterator[Violation]:
     """The checks of metadata and of the existence of files. `before` is the previous version, None if it no longer exists.
 

@@ -109,10 +109,10 @@ def files_live_once(version: Version) -> Iterator[Violation]:
             seen.add(entry.file.file_name)
 
 
-@OF_VERSION.check(Invariant("PV020", CheckGroup.RUNS, META, "key ranges of one level above 0 are disjoint"))
+@OF_VERSION.check(Invariant("PV020", CheckGroup.RUNS, META, "key ranges of one level above 0 are disjoint", of_key_order=True))
 def levels_are_disjoint(version: Version) -> Iterator[Violation]:
     """PV020. Levels above 0 are sorted runs: no two of their files share a key."""
-    if not version.context.schema.primary_keys:
+    if not version.context.mode.bounds_are_keys:
         return
     key_of = version.context.key_of
     for bucket_id in version.changed_buckets:
@@ -129,10 +129,12 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
                     yield Violation("PV020", version.bucket_directory(bucket_id), f"level {level}: {left} and {right} share keys")
 
 
-@OF_VERSION.check(Invariant("PV021", CheckGroup.RUNS, META, "the least key of a file is not greater than its greatest"))
+@OF_VERSION.check(
+    Invariant("PV021", CheckGroup.RUNS, META, "the least key of a file is not greater than its greatest", of_key_order=True)
+)
 def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
     """PV021: the minimum key of a file is not greater than its maximum key."""
-    if not version.context.schema.primary_keys:
+    if not version.context.mode.bounds_are_keys:
         return
     for entry in version.fresh:
         if not entry.is_postponed and version.context.key_of(entry.file.min_key) > version.context.key_of(entry.file.max_key):
@@ -164,6 +166,7 @@ def partitions_are_written_in_one_way(version: Version) -> Iterator[Violation]:
         META,
         "sequence numbers of a commit are greater than those already in the bucket",
         severity=WARNING,
+        of_key_order=True,
     )
 )
 def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violation]:
@@ -173,7 +176,7 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
     Tables with a sequence field are not checked, because their sequence numbers only break ties.
     """
     context = version.context
-    if version.snapshot.commit_kind == OVERWRITE or not context.schema.primary_keys or context.options.sequence_fields:
+    if version.snapshot.commit_kind == OVERWRITE or not context.mode.bounds_are_keys or context.options.sequence_fields:
         return
     key_of = version.context.key_of
     for entry in version.delta:

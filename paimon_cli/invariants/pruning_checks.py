@@ -30,6 +30,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.violation import FULL, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.parquet_footer import Footer
+from paimon_cli.options.option_text import shortened
 from paimon_cli.storage.capabilities import open_sized
 
 declare(
@@ -194,11 +195,11 @@ class _ColumnBounds:
             if self.recorded is not None:
                 lowest, highest = self.recorded[block]
                 if highest is None or high > highest or (lowest is not None and low < lowest):
-                    return f"{lowest!r} to {highest!r}, the range in the page index"
+                    return f"{shortened(repr(lowest))} to {shortened(repr(highest))}, the range in the page index"
             if self.of_groups:
                 lowest, highest = self.of_groups[self.groups[block]]
                 if (highest is not None and high > highest) or (lowest is not None and low < lowest):
-                    return f"{lowest!r} to {highest!r}, the range of row group {self.groups[block]}"
+                    return f"{shortened(repr(lowest))} to {shortened(repr(highest))}, the range of row group {self.groups[block]}"
         return ""
 
 

@@ -34,11 +34,14 @@ from paimon_cli.lsm.sorted_rows import LEVEL_COLUMN, EngineAround, SortedRows
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 
 declare(
-    Invariant("PV030", CheckGroup.RUNS, FULL, "rows of a data file ascend strictly by key"),
-    Invariant("PV032", CheckGroup.STATS, FULL, "the key range and sequence range of a data file cover its rows"),
+    Invariant("PV030", CheckGroup.RUNS, FULL, "rows of a data file ascend strictly by key", of_key_order=True),
+    Invariant(
+        "PV032", CheckGroup.STATS, FULL, "the key range and sequence range of a data file cover its rows", of_key_order=True
+    ),
     Invariant("PV034", CheckGroup.STATS, FULL, "a data file holds as many retractions as its metadata says"),
     Invariant("PV035", CheckGroup.BUCKETS, FULL, "every key is in the bucket of its hash"),
     Invariant("PV036", CheckGroup.BUCKETS, FULL, "the partition columns of every row match its directory"),
@@ -51,6 +54,7 @@ declare(
         FULL,
         "the greatest key of a file of level 0 is the key of its last row, where the merge engine drops none",
         severity=WARNING,
+        of_key_order=True,
     ),
     Invariant("PV046", CheckGroup.VECTORS, FULL, "with deletion vectors no file above level 0 holds retractions"),
     Invariant("PV047", CheckGroup.STATS, FULL, "columns that are NOT NULL hold no null"),
@@ -60,7 +64,13 @@ declare(
         FULL,
         "the _KEY_ columns of a data file, by which older readers merge, are its key's own columns",
     ),
-    Invariant("PV060", CheckGroup.UNIQUE, FULL, "a key that leaves partition columns out lives in one bucket of one partition"),
+    Invariant(
+        "PV060",
+        CheckGroup.UNIQUE,
+        FULL,
+        "a key that leaves partition columns out lives in one bucket of one partition",
+        of_key_order=True,
+    ),
 )
 
 
@@ -87,6 +97,7 @@ class _RowsOfFile:
         self._path = path
         schema = context.schema
         self._keys = list(schema.trimmed_primary_keys)
+        self._bounds_are_keys = context.mode.bounds_are_keys
         stored = ReadColumns(context, entry.file, schema.field_names).stored
         self._columns = [name for name in schema.field_names if name in stored] if entry.file.write_cols else schema.field_names
         self._ranges = ColumnRanges(schema.fields_of(self._columns))
@@ -123,7 +134,8 @@ class _RowsOfFile:
 
     def _check(self, batch: pa.RecordBatch) -> None:
         if self._keys:
-            ordered = self._entry.is_postponed or _ascends(batch, self._last, self._keys)
+            has_order = self._bounds_are_keys and not self._entry.is_postponed
+            ordered = not has_order or _ascends(batch, self._last, self._keys)
             self._unordered = self._unordered or not ordered
             sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
             self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
@@ -165,7 +177,13 @@ class _RowsOfFile:
             yield self._of(code, f"holds {self._retractions} retractions, but its metadata says {file.delete_row_count}")
         if self._context.options.deletion_vectors_enabled and file.level > 0 and self._retractions:
             yield self._of("PV046", f"holds {self._retractions} retractions at level {file.level}")
-        if self._first is None or self._last is None:
+        if not self._context.mode.tracks_keyed_rows and (
+            self._sequences[0] < file.min_sequence_number or self._sequences[1] > file.max_sequence_number
+        ):
+            recorded = f"{file.min_sequence_number} to {file.max_sequence_number}"
+            found = f"{self._sequences[0]} to {self._sequences[1]}"
+            yield self._of("PV032", f"its sequence numbers are {found}, but its metadata says {recorded}")
+        if self._first is None or self._last is None or not self._bounds_are_keys:
             return
         first, last = (key_at([comparable(row.column(name)) for name in self._keys], 0) for row in (self._first, self._last))
         types = schema.types_of(self._keys)
@@ -173,13 +191,11 @@ class _RowsOfFile:
         # the range may be wider than the rows, because Java includes retractions that a merge has dropped
         postponed = self._entry.is_postponed
         if not (self._unordered or postponed) and (first < lowest or last > highest):
-            yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
+            yield self._of(
+                "PV032", f"its keys are {shortened(str(first))} to {shortened(str(last))}, which its metadata does not cover"
+            )
         elif last < highest and file.level == 0 and self._context.options.merge_engine.newest_wins and not postponed:
-            yield self._of("PV045", f"its last key is {last}, but its metadata says {highest}")
-        if self._sequences[0] < file.min_sequence_number or self._sequences[1] > file.max_sequence_number:
-            recorded = f"{file.min_sequence_number} to {file.max_sequence_number}"
-            found = f"{self._sequences[0]} to {self._sequences[1]}"
-            yield self._of("PV032", f"its sequence numbers are {found}, but its metadata says {recorded}")
+            yield self._of("PV045", f"its last key is {shortened(str(last))}, but its metadata says {shortened(str(highest))}")
 
 
 def rows_of_other_buckets(context: TableContext, entry: ManifestEntry, batch: pa.RecordBatch) -> np.ndarray:
@@ -243,7 +259,7 @@ def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[
 def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
     """PV060. If a key were in two buckets, readers would return it twice, and writers could not tell which one it belongs to."""
     context = version.context
-    if not context.mode.bucket_mode.moves_keys:
+    if not context.mode.bucket_mode.moves_keys or not context.mode.bounds_are_keys:
         return
     indexes: dict[BucketId, list[IndexFileMeta]] = {}
     for entry in version.index_entries:
@@ -269,11 +285,14 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
         CheckGroup.RUNS,
         FULL,
         "where compactions look up older rows, the row of a lower level is not older than those above it",
+        of_key_order=True,
     )
 )
 def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV059. Compactions look up the previous row of a key from level 1 on, and use the first one that they find."""
     context = version.context
+    if not context.mode.bounds_are_keys:
+        return
     if not context.mode.looks_up_old_rows or context.options.deletion_vectors_enabled or context.mode.merge_engine.oldest_wins:
         return
     files = tuple(entry.file for entry in version.at(bucket_id) if entry.file.level > 0)
@@ -360,7 +379,8 @@ class ColumnRanges:
             if nulls is not None and nulls != self._nulls[field.name] and field.type.root not in _NESTED:
                 yield "PV038", f"column {field.name} holds {self._nulls[field.name]} nulls, but its {what} say {nulls}"
             if not self._covers(field, low, high):
-                yield "PV037", f"column {field.name} holds values outside of {low!r} to {high!r}, the range in its {what}"
+                ends = f"{shortened(repr(low))} to {shortened(repr(high))}"
+                yield "PV037", f"column {field.name} holds values outside of {ends}, the range in its {what}"
 
     def _covers(self, field: DataField, low: Any, high: Any) -> bool:
         """Whether the bounds cover the values. NaN is not a bound: some writers start with NaN and never replace it."""

@@ -25,6 +25,7 @@ from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.options.option_text import shortened
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.conditions import BoundSql
@@ -180,7 +181,7 @@ class _Work:
     def _refuse_repeated(self, row: pa.RecordBatch, side: str) -> None:
         keys = self._fields[: len(self.result.key)]
         (values,) = canonical_rows(row.select([field.name for field in keys]), keys)
-        text = ", ".join(f"{name}={'NULL' if value is None else value}" for name, value in values.items())
+        text = ", ".join(f"{name}={'NULL' if value is None else shortened(str(value))}" for name, value in values.items())
         hint = "name a key that identifies each row with --key, or compare whole rows with --key ''"
         raise UsageError(f"the key {text} is not unique in {side}", "rows are paired by their key", hint)
 

@@ -98,14 +98,19 @@ class VerifyReport(ShownAsTable):
     request: VerifyRequest = field(default_factory=VerifyRequest, repr=False)
     not_run: str | None = field(default=None, metadata={"shown": False})
     """Why the checks of versions could not run; None if they have."""
+    limits: dict[str, str] = field(default_factory=dict, metadata={"shown": False})
+    """Why invariants cannot be checked in tables of this kind, by code."""
 
     @property
-    def prevented(self) -> set[str]:
-        """The codes of the checks that could not run."""
-        if self.not_run is None:
-            return set()
-        ran = {code for each in (*check.WITHOUT_SCHEMAS, *check.REFERENCE_CHECKS) for code in each.codes}
-        return {invariant.code for invariant in INVARIANTS} - ran - {violation.code for violation in self.violations}
+    def not_checked(self) -> dict[str, str]:
+        """Why the checks that could not run, of those that were wanted, did not, by code."""
+        reasons = dict(self.limits)
+        if self.not_run is not None:
+            ran = {code for each in (*check.WITHOUT_SCHEMAS, *check.REFERENCE_CHECKS) for code in each.codes}
+            reasons |= {invariant.code: self.not_run for invariant in INVARIANTS if invariant.code not in ran}
+        depth, found = LEVELS.index(self.level), {violation.code for violation in self.violations}
+        wanted = {i.code for i in INVARIANTS if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
+        return {code: why for code, why in reasons.items() if code in wanted and code not in found}
 
     @property
     def errors(self) -> int:
@@ -140,7 +145,7 @@ class _Gathered:
 def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> VerifyReport:
     """Check the table. Damage is reported as findings, never raised. Raises `NotFound` if the requested snapshot is missing."""
     started = context.clock.now_millis()
-    report = VerifyReport(request.level, request=request)
+    report = VerifyReport(request.level, request=request, limits=check.not_checked(context))
     gathered = _Gathered()
     _keep(report, _of_the_table(context, request))
     _keep(report, _of_the_history(context, request, report, gathered))

@@ -111,6 +111,17 @@ class TableMode:
         return self.has_keys and (self.merge_on_read or self.shows_level_0 or not self.deletion_vectors)
 
     @property
+    def bounds_are_keys(self) -> bool:
+        """Whether data files are sorted by key, and their bounds are keys."""
+        return self.has_keys and not self.clusters_rows
+
+    @property
+    def tracks_keyed_rows(self) -> bool:
+        """Whether rows with a key have ids, too. Only pypaimon makes such tables; where it writes them, manifests record numbers
+        of snapshots instead of the sequence numbers of rows, and these may start too low."""
+        return self.has_keys and self.raw_options.get(ROW_TRACKING, "").lower() == "true"
+
+    @property
     def looks_up_old_rows(self) -> bool:
         """Whether a compaction of level 0 must look up the older rows of its keys above its output level."""
         return self.has_keys and self.looks_up_keys
@@ -170,7 +181,7 @@ class TableMode:
         return next((limit.hint for limit in self._limits(work)), "")
 
     def _limits(self, work: str) -> Iterator[Limit]:
-        if self.raw_options.get(ROW_TRACKING, "").lower() == "true" and (self.has_keys or self.bucket_mode.has_buckets):
+        if self.tracks_keyed_rows or (self.tracks_rows and self.bucket_mode.has_buckets):
             kind = "a primary key" if self.has_keys else f"bucket={self.bucket}"
             yield Limit(
                 f"with {ROW_TRACKING} and {kind}", f"{ROW_TRACKING} is for append tables without buckets", "use bucket=-1"

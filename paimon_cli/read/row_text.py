@@ -11,6 +11,7 @@ import pyarrow.csv
 
 from paimon_cli.datatypes.canonical_form import canonical_texts, json_texts
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField
+from paimon_cli.datatypes.value_texts import text_bytes
 from paimon_cli.options.option_text import json_text
 from paimon_cli.pieces import PIECES
 
@@ -85,19 +86,6 @@ class JsonRows:
 
     def rows(self, batch: pa.RecordBatch) -> pa.Buffer:
         return text_bytes(self.objects(batch, "\n"))
-
-
-def text_bytes(texts: pa.Array) -> pa.Buffer:
-    """All texts concatenated, as bytes."""
-    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-    if not len(texts):
-        return pa.py_buffer(b"")
-    begin, end = (int.from_bytes(texts.buffers()[1][4 * i : 4 * i + 4].to_pybytes(), "little") for i in _ends(texts))
-    return texts.buffers()[2].slice(begin, end - begin)
-
-
-def _ends(texts: pa.Array) -> tuple[int, int]:
-    return texts.offset, texts.offset + len(texts)
 
 
 def _joined(columns: list[pa.Array], separator: str) -> pa.Buffer:

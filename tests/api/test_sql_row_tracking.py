@@ -39,6 +39,10 @@ def catalog(tmp_path: Path) -> Catalog:
         ("SELECT count(*) FROM d.t WHERE _ROW_ID >= 1", 1, [(3,)]),
         ("SELECT count(*) FROM d.t", 1, [(4,)]),
         ("SELECT max(COLUMNS(*)) FROM d.t WHERE _ROW_ID >= 0", 2, [(2, "d")]),
+        ("SELECT t FROM d.t WHERE _ROW_ID = 1", 1, [({"k": 2, "s": "b"},)]),
+        ("SELECT [x] AS l FROM d.t x WHERE x._ROW_ID = 1 ORDER BY x", 1, [([{"k": 2, "s": "b"}],)]),
+        ("SELECT s FROM d.t s WHERE s._ROW_ID = 1", 1, [("b",)]),
+        ("WITH w AS (SELECT t FROM d.t WHERE _ROW_ID = 1) SELECT w FROM w", 1, [({"t": {"k": 2, "s": "b"}},)]),
         ("SELECT p.k FROM d.t NATURAL JOIN d.plain p WHERE _ROW_ID = 2", 1, [(1,)]),
     ],
 )
@@ -70,3 +74,8 @@ def test_a_natural_join_would_compare_ids(catalog: Catalog) -> None:
     assert catalog.sql("SELECT * FROM d.t NATURAL JOIN d.t AS u").to_arrow().num_rows == 4
     with pytest.raises(NotSupported, match=r"NATURAL join .* names _ROW_ID"):
         catalog.sql("SELECT * FROM d.t NATURAL JOIN d.t AS u WHERE t._ROW_ID = 0").to_arrow()
+
+
+def test_a_table_as_a_value_beside_other_sources(catalog: Catalog) -> None:
+    with pytest.raises(NotSupported, match="as a value beside other sources"):
+        catalog.sql("SELECT t FROM d.t, d.plain WHERE _ROW_ID = 1").to_arrow()

@@ -17,6 +17,8 @@ from paimon_cli.datatypes.canonical_form import canonical_json, canonical_rows, 
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.internal_values import Timestamp
+from paimon_cli.datatypes.value_texts import escaped
+from paimon_cli.options.option_text import json_text
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
 
@@ -122,3 +124,10 @@ def test_rows_without_special_strings_use_the_writer_of_arrow() -> None:
     ):
         batch = pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int32()), pa.array(texts, pa.string())], names=["k", "s"])
         assert bytes(rows.rows(batch)).decode() == expected
+
+
+@pytest.mark.parametrize("before", ["", "x" * 5_000])
+def test_every_character_is_escaped_as_in_json(before: str) -> None:
+    """Each alone, so that it is not found for the sake of another; also behind what is looked at first."""
+    for code in [*range(0x3000), 0x1F600]:
+        assert escaped(pa.array([before, chr(code)]))[1].as_py() == json_text(chr(code))[1:-1]

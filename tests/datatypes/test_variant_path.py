@@ -73,6 +73,13 @@ def test_parts_of_another_type() -> None:
         variant_get(column(), (), parse_sql_type("ARRAY<INT>"))
 
 
+def test_a_long_part_is_not_quoted_whole() -> None:
+    long = pa.array([dict(zip(("value", "metadata"), variant_of({"a": "x" * 1_000_000}), strict=True))], arrow_type(VARIANT))
+    with pytest.raises(UsageError, match=r"cannot cast 'xxx.*\.\.\. to INT") as refused:
+        variant_get(long, ("a",), parse_sql_type("INT"))
+    assert len(str(refused.value)) < 500
+
+
 def test_damage() -> None:
     broken = pa.array([{"value": b"\x02\x01\0\0\x01\0", "metadata": b"\x01\0\0"}], arrow_type(VARIANT))
     with pytest.raises(DamagedFile):

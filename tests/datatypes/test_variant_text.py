@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import tracemalloc
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -15,11 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_cli.datatypes import variant_columns, variant_nodes, variant_text
+from paimon_cli.datatypes import variant_columns, variant_nodes
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import VARIANT
 from paimon_cli.datatypes.variant_building import variant_of, variants_of_texts
-from paimon_cli.datatypes.variant_nodes import NodeKind, Primitive
+from paimon_cli.datatypes.variant_node_texts import node_texts
+from paimon_cli.datatypes.variant_nodes import MalformedVariant, NodeKind, Primitive, Variants
+from paimon_cli.datatypes.variant_shapes import shaped_texts
 from paimon_cli.datatypes.variant_text import variant_texts
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.pieces import PIECES
@@ -34,6 +37,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5),
     max_leaves=20,
 )
+
+
+@pytest.fixture(autouse=True, params=[PIECES.shape_nodes, 1])
+def _shape_nodes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test runs with few shapes, as these tests have few values, and with a shape for each value."""
+    monkeypatch.setattr(PIECES, "shape_nodes", request.param)
 
 
 def column(*pairs: tuple[bytes, bytes] | None) -> pa.StructArray:
@@ -149,6 +158,21 @@ def test_a_quadratic_number_of_values_is_refused_before_they_are_made() -> None:
         variant_texts(column((outer, NO_NAMES)))
 
 
+def test_objects_that_share_a_long_head_are_not_copied() -> None:
+    """Ten thousand values that are all one object of ten thousand fields: their heads would be gigabytes."""
+    count = 10_000
+    inner = (
+        bytes([(1 << 4 | 1 << 2) << 2 | NodeKind.OBJECT]) + struct.pack("<I", count) + bytes(2 * count) + bytes(count) + b"\x01\0"
+    )
+    wide = bytes([(1 << 2 | 1) << 2 | NodeKind.ARRAY]) + struct.pack("<I", count)
+    outer = wide + bytes(2 * count) + struct.pack("<H", len(inner)) + inner
+    tracemalloc.start()
+    with pytest.raises(DamagedFile, match="more values than bytes"):
+        variant_texts(column((outer, b"\x01\x01\0\x01a")))
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
+
+
 def nested(levels: int) -> bytes:
     node = primitive(Primitive.TRUE)
     for _ in range(levels):
@@ -166,9 +190,9 @@ def test_nesting() -> None:
 def test_a_name_that_occurs_often_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     value, metadata = variant_of([{"name" * 500: number} for number in range(100)])
     assert len(value) + len(metadata) < 5_000
-    monkeypatch.setattr(variant_text, "MAX_VARIANT_TEXT", 300_000)
+    monkeypatch.setattr(variant_columns, "MAX_VARIANT_TEXT", 300_000)
     assert len(variant_texts(column((value, metadata), (value, metadata)))) == 2  # one after the other
-    monkeypatch.setattr(variant_text, "MAX_VARIANT_TEXT", 100_000)
+    monkeypatch.setattr(variant_columns, "MAX_VARIANT_TEXT", 100_000)
     with pytest.raises(NotSupported, match="too large"):
         variant_texts(column((value, metadata)))
 
@@ -188,6 +212,53 @@ def test_changed_bytes_are_read_or_damage(data: st.DataObject) -> None:
     json.loads(texts[1])
 
 
+SHAPED = st.fixed_dictionaries(
+    {"id": st.integers(-(2**70), 2**70), "t": st.text(max_size=70)},
+    optional={"deep": JSON, "list": st.lists(JSON, max_size=3), "d": st.decimals(-(10**20), 10**20, places=4).map(str)},
+)
+NODES = st.sampled_from(
+    [
+        primitive(Primitive.DECIMAL4, b"\x03" + struct.pack("<i", -25_000)),
+        primitive(Primitive.DECIMAL8, b"\x12" + struct.pack("<q", 70)),
+        primitive(Primitive.DECIMAL8, b"\x02" + struct.pack("<q", 0)),
+        primitive(Primitive.DOUBLE, struct.pack("<d", 1e-7)),
+        primitive(Primitive.FLOAT, struct.pack("<f", 0.1)),
+        primitive(Primitive.DATE, struct.pack("<i", 4_000_000)),
+        primitive(Primitive.TIMESTAMP, struct.pack("<q", 1)),
+        primitive(Primitive.BINARY, b"\x02\0\0\0\0\xff"),
+        primitive(Primitive.TEXT, b'\x03\0\0\0a"\n'),
+        primitive(Primitive.UUID, bytes(16)),
+    ]
+)
+
+
+def outcome(pairs: list[tuple[bytes, bytes]], by_shape: bool) -> list[str] | tuple[int, str]:
+    """The texts, or the row and reason of the first malformed value."""
+    try:
+        variants = Variants(*(pa.array([pair[part] for pair in pairs], pa.binary()) for part in (0, 1)))
+        return (shaped_texts(variants) if by_shape else node_texts(variants, variants.roots())).to_pylist()
+    except MalformedVariant as problem:
+        return problem.row, problem.why
+
+
+@given(st.lists(SHAPED.map(variant_of) | JSON.map(variant_of) | NODES.map(lambda node: (node, NO_NAMES)), max_size=12), st.data())
+def test_by_shape_and_level_by_level_are_the_same(pairs: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
+    """Also of bytes that were changed: the same value is malformed, for the same reason."""
+    pairs = [pairs[place] for place in data.draw(st.lists(st.integers(0, max(len(pairs) - 1, 0)), max_size=40 if pairs else 0))]
+    for _ in range(data.draw(st.integers(0, 2)) if pairs else 0):
+        row = data.draw(st.integers(0, len(pairs) - 1))
+        parts = [bytearray(part) for part in pairs[row]]
+        part = parts[data.draw(st.integers(0, 1))]
+        part[data.draw(st.integers(0, len(part) - 1))] = data.draw(st.integers(0, 255))
+        pairs[row] = (bytes(parts[0]), bytes(parts[1]))
+    least = data.draw(st.sampled_from([1, 2, 5]))
+    kept, PIECES.shape_nodes = PIECES.shape_nodes, least
+    try:
+        assert outcome(pairs, by_shape=True) == outcome(pairs, by_shape=False)
+    finally:
+        PIECES.shape_nodes = kept
+
+
 def test_missing_parts_are_damage() -> None:
     parts = [pa.array([b"\0", None], pa.binary()), pa.array([NO_NAMES, NO_NAMES], pa.binary())]
     with pytest.raises(DamagedFile, match="null"):
@@ -197,7 +268,7 @@ def test_missing_parts_are_damage() -> None:
 def test_the_row_of_a_malformed_value() -> None:
     values = column(None, variant_of(1), (b"", NO_NAMES))
     with pytest.raises(variant_nodes.MalformedVariant) as problem:
-        variant_columns._of_variants(values, pa.string(), lambda variants: variant_text.node_texts(variants, variants.roots()))
+        variant_columns._of_variants(values, pa.string(), shaped_texts)
     assert problem.value.row == 2
     assert np.array_equal(values.is_valid(), [False, True, True])
 
