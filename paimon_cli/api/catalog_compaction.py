@@ -336,9 +336,11 @@ class EmptiesTrash:
         now = self.clock.now_millis()
         if now >= self.next_millis and (self.budget is None or self.budget.reserve_all(VERSION_BYTES)):
             self.next_millis = now + _TRASH_EVERY_MILLIS
-            empty_expired(self.metastore, self.warn)
-            if self.budget is not None:
-                self.budget.settle(VERSION_BYTES, VERSION_BYTES, self.clock.now_millis() - now)
+            try:
+                empty_expired(self.metastore, self.warn)
+            finally:
+                if self.budget is not None:
+                    self.budget.settle(VERSION_BYTES, VERSION_BYTES, self.clock.now_millis() - now)
 
 
 def _after(first: Callable[[], None], listed: Callable[[], list[ServedTable]]) -> Callable[[], list[ServedTable]]:

@@ -27,11 +27,12 @@ MOST_REPLAYED = 100
 class LedgerRow:
     """What one round of a service did to one table. `time`: when the round began.
 
-    Sizes are bytes; `bytes_read` and `bytes_written` are those of its compaction, which took `seconds`. `upkeep_bytes`: what
-    a budget was charged for expiry and orphans. `round_requests`: to
-    storages, of the whole process during the round, which may have served other tables, too. `runs_before`, `runs_after`: sorted
-    runs of the compacted buckets. `read_bytes_before`, `read_bytes_after`: what a read of all rows fetches. `score` and
-    `budget_left` are None for a service without goal or budget. `why`: the reasons of the compactions; `why_not`: of what was
+    Sizes are bytes; `bytes_read` and `bytes_written` are those of its compaction, which took `seconds`, also of one that failed.
+    `upkeep_bytes`: what a budget was charged for expiry and orphans; `upkeep_seconds`: of a budget in time, what the turn took
+    besides the compaction. `round_requests`: to storages, of the whole process during the round, which may have served other
+    tables, too. `runs_before`, `runs_after`: sorted runs of the compacted buckets. `read_bytes_before`, `read_bytes_after`: what
+    a read of all rows fetches. `score` and `budget_left` are None for a service without goal or budget. `why`: the reasons of
+    the compactions; `why_not`: of what was
     left; `error`: empty if all went well.
     """
 
@@ -45,6 +46,7 @@ class LedgerRow:
     upkeep_bytes: int
     round_requests: int
     seconds: float
+    upkeep_seconds: float
     runs_before: int
     runs_after: int
     read_bytes_before: int

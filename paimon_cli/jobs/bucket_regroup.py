@@ -90,6 +90,7 @@ def regroup_planned(new_files: NewFiles, plan: CompactionPlan, engine: Engine, p
             if conflict is not None:
                 new_files.settle(messages, CommitResult.failed(conflict))
                 outcome.conflicts[planned[messages[0].partition].bucket_id] = conflict
+                outcome.note_unwritten(messages)
     return outcome
 
 

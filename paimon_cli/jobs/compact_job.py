@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, Refused, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import UnfinishedRescale
@@ -26,7 +26,7 @@ from paimon_cli.jobs.bucket_regroup import regroup_planned
 from paimon_cli.jobs.bucket_tasks import run_bucket_tasks
 from paimon_cli.jobs.compact_outcome import Outcome, commit_results, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States, plan_compaction
-from paimon_cli.jobs.compact_summary import CompactSummary
+from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.range_compaction import RangeCommits
@@ -36,7 +36,7 @@ from paimon_cli.jobs.unfinished_rescale import finish_rescale
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.choices import OnConflict
-from paimon_cli.storage.capabilities import overlapping_writes
+from paimon_cli.storage.storage import overlapping_writes
 from paimon_cli.storage.time_bounds import within
 
 MAX_REPLANS = 10
@@ -52,27 +52,23 @@ def run_compact(
     shield: Shield = contextlib.nullcontext,
     ready: CompactionPlan | None = None,
     plan_seconds: float = math.inf,
+    account: CompactionAccount | None = None,
 ) -> CompactSummary:
     """Compact the requested buckets; with `on_conflict="retry"`, conflicting buckets are planned again at the latest snapshot.
 
     `ready`: a plan for this request to start with. `states`: bucket states remembered between rounds. `plan_seconds`: the time of
-    each plan, after which `TookTooLong` is raised; the compaction itself has no bound.
+    each plan, after which `TookTooLong` is raised; the compaction itself has no bound. `account`: receives what was done, also if
+    an error is raised.
     If some buckets could not be compacted, the others stay committed and `PartialSuccess` is raised; if none was committed, the
     error of the first bucket is raised.
     """
     work = _Compaction(context, request, engine, progress, {} if states is None else states, shield, ready, plan_seconds)
-    if request.mends_counts(context):
-        work.run(work.mend_counts)
-        work.plan = None  # the one within the limits of the request follows
-    if context.mode.bucket_mode.postpones:
-        work.run(work.distribute_rows)
-        if request.may_regroup:
-            work.run(work.regroup_partitions)
-            work.request = request.after_regrouping(work.total.regrouped)
-    if request.cuts_runs(context):
-        work.run(work.cut_runs)
-    work.run(work.compact_buckets)
-    summary = work.summary()
+    try:
+        work.run_stages()
+    finally:
+        summary = work.summary()
+        if account is not None:
+            account.summary, account.lost_read, account.lost_written = summary, work.total.lost_read, work.total.lost_written
     _raise_unfinished(request, work.total, summary)
     return summary
 
@@ -86,6 +82,7 @@ class _Compaction:
     """A compaction in progress. `total` and `replans` cover all stages; `plan` is the first plan of the first stage.
 
     `uncut`: a plan that needs no cuts, for the stage after them. `known`: names of the files that buckets had when they were cut.
+    `begun`: the bytes that a stage at work is to read of each bucket; `partly`: what it has committed so far.
     """
 
     context: TableContext
@@ -101,26 +98,62 @@ class _Compaction:
     replans: int = 0
     uncut: CompactionPlan | None = None
     known: dict[BucketId, set[str]] = field(default_factory=dict)
+    begun: Mapping[BucketId, int] = field(default_factory=dict)
+    partly: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
         self.started = self.context.clock.now_millis()
 
+    def run_stages(self) -> None:
+        """Run the stages that the table needs, one after the other."""
+        if self.request.mends_counts(self.context):
+            self.run(self.mend_counts)
+            self.plan = None  # the one within the limits of the request follows
+        if self.context.mode.bucket_mode.postpones:
+            self.run(self.distribute_rows)
+            if self.request.may_regroup:
+                self.run(self.regroup_partitions)
+                self.request = self.request.after_regrouping(self.total.regrouped)
+        if self.request.cuts_runs(self.context):
+            self.run(self.cut_runs)
+        self.run(self.compact_buckets)
+
     def run(self, stage: Stage) -> None:
-        """Run a stage, and replan conflicting buckets as often as the request allows."""
+        """Run a stage, then again for conflicting buckets, as often as the request allows."""
         allowed = MAX_REPLANS if self.request.on_conflict == OnConflict.RETRY and self.request.if_snapshot is None else 0
+        of_stage = Outcome()
         try:
             with expiry_noticed(self.context, None):
-                done, plan, replans = _run_with_replans(stage, allowed)
+                plan = self._run_once(stage, None, of_stage)
+                self.plan = self.plan or plan
+                while allowed and of_stage.conflicts:
+                    allowed, self.replans = allowed - 1, self.replans + 1
+                    self._run_once(stage, frozenset(of_stage.conflicts), of_stage)
         except PaimonError as error:
             _note_distributed_rows(error, self.total)
             raise
-        self.total.add_stage(done)
-        self.plan, self.replans = self.plan or plan, self.replans + replans
+        finally:
+            self.total.add_stage(of_stage)
+
+    def _run_once(self, stage: Stage, only: frozenset[BucketId] | None, of_stage: Outcome) -> CompactionPlan:
+        """Run a stage for these buckets (None: all), and add its outcome; what was lost is counted whatever happens."""
+        self.begun, self.partly = {}, Outcome()
+        try:
+            plan, self.partly = stage(only)
+        finally:
+            self.partly.note_lost(self.begun)
+            of_stage.add_round(self.partly)
+        return plan
+
+    def _begin(self, works: Sequence[CompactionTask | PostponedRows | RegroupedPartition]) -> None:
+        """Note what a stage is about to read."""
+        self.begun = {work.bucket_id: work.read_size for work in works}
 
     def regroup_partitions(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Split and merge the buckets of partitions whose count does not fit their rows."""
         new_files = self._new_files()
         plan = self._plan(self.request.after(self.total.committed), new_files.stamp, only)
+        self._begin(plan.regrouped)
         return plan, regroup_planned(new_files, plan, self.engine, self.progress)
 
     def mend_counts(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
@@ -149,6 +182,7 @@ class _Compaction:
         """Distribute postponed rows to their buckets."""
         new_files = self._new_files()
         plan = self._plan(self.request, new_files.stamp, only)
+        self._begin(plan.postponed)
         return plan, _distribute_rows(new_files, self.request, plan, self.engine, self.progress)
 
     def cut_runs(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
@@ -160,6 +194,7 @@ class _Compaction:
         if not cuts.tasks:
             self.uncut = plan if only is None else None
             return plan, Outcome()
+        self._begin(cuts.tasks)
         with overlapping_writes(self.context.storage):
             results = run_bucket_tasks(RangeCommits(new_files, self.engine), self.request, cuts, self.progress)
             with self.shield():
@@ -174,8 +209,10 @@ class _Compaction:
         plan = self._plan_of_buckets(new_files.stamp, only)
         if only is None:
             plan = replace(plan, decisions=tuple(self._without_newer(decision) for decision in plan.decisions))
+        ranges = RangeCommits(new_files, self.engine)
+        self._begin(plan.tasks)
+        self.partly = ranges.outcome
         with overlapping_writes(self.context.storage):
-            ranges = RangeCommits(new_files, self.engine)
             results = run_bucket_tasks(ranges, self.request, plan, self.progress)
             with self.shield():
                 outcome = commit_results(new_files, results, self.engine)
@@ -212,18 +249,6 @@ class _Compaction:
         run = ran_on(self.engine, self.context, self.started)
         plan, conflicts = self.plan or CompactionPlan(None), self.replans + len(self.total.conflicts)
         return CompactSummary.of(self.context.mode, self.total, plan, conflicts, run)
-
-
-def _run_with_replans(stage: Stage, replans_allowed: int) -> tuple[Outcome, CompactionPlan, int]:
-    """Run a stage, then again for conflicting buckets; returns the outcome, the first plan and the number of replans."""
-    total = Outcome()
-    first, outcome = stage(None)
-    total.add_round(outcome)
-    for replans in range(replans_allowed):
-        if not total.conflicts:
-            return total, first, replans
-        total.add_round(stage(frozenset(total.conflicts))[1])
-    return total, first, replans_allowed
 
 
 def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:

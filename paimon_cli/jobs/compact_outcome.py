@@ -6,7 +6,8 @@ If another job has replaced files of some buckets, the other buckets are committ
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_messages import CommitKind
@@ -29,7 +30,7 @@ class Outcome:
 
     `regrouped`: the messages that split or merged buckets, which are not among those of compactions. `stale_files`: how many
     files with another bucket count than their partition were moved. `rescaled_to`: the bucket count of a rescale that had been
-    interrupted, and was finished.
+    interrupted, and was finished. `lost_read`, `lost_written`: bytes that came to nothing, after a failure or a conflict.
     """
 
     committed: list[CommitMessage] = field(default_factory=list)
@@ -39,6 +40,8 @@ class Outcome:
     regrouped: list[CommitMessage] = field(default_factory=list)
     stale_files: int = 0
     rescaled_to: int | None = None
+    lost_read: int = 0
+    lost_written: int = 0
 
     def add_round(self, later: Outcome) -> None:
         """Add a repeated run of the same stage. Its conflicts replace the earlier ones, whose buckets were planned again."""
@@ -54,6 +57,36 @@ class Outcome:
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
         self.conflicts.update(later.conflicts)
+        self.lost_read += later.lost_read
+        self.lost_written += later.lost_written
+
+    def note_lost(self, begun: Mapping[BucketId, int]) -> None:
+        """Count what was read for buckets that are not committed, or in part: all that was to be read, since nobody knows how far
+        a task came. `begun`: the bytes that the stage was to read of each bucket.
+        """
+        regrouped = {message.partition for message in self.regrouped}
+        read = Counter[BucketId]()
+        for message in self.committed:
+            read[message.bucket_id] += sum(file.file_size for file in rewritten_files((message,))[0])
+        for bucket_id, size in begun.items():
+            is_done = bucket_id in read and bucket_id not in self.conflicts and bucket_id not in self.failures
+            if not is_done and bucket_id.partition not in regrouped:
+                self.lost_read += max(0, size - read[bucket_id])
+
+    def note_unwritten(self, messages: Iterable[CommitMessage]) -> None:
+        """Count new files that are deleted again."""
+        self.lost_written += sum(file.file_size for file in rewritten_files(messages)[1])
+
+
+def rewritten_files(messages: Iterable[CommitMessage]) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
+    """The files that compactions read, and those that they wrote, without those of which only the level changed."""
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    for message in messages:
+        upgraded = {file.file_name for file in message.compact.removed} & {file.file_name for file in message.compact.added}
+        before += [file for file in message.compact.removed if file.file_name not in upgraded]
+        after += [file for file in message.compact.added if file.file_name not in upgraded]
+    return before, after
 
 
 def commit_results(new_files: NewFiles, results: Sequence[CommitMessage | FailedBucket], engine: Engine) -> Outcome:
@@ -129,6 +162,7 @@ def drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], con
     if messages:
         new_files.settle(messages, CommitResult.failed(conflict))
         outcome.conflicts.update((message.bucket_id, conflict) for message in messages)
+        outcome.note_unwritten(messages)
 
 
 @dataclass(frozen=True)

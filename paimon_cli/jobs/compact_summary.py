@@ -1,16 +1,14 @@
-"""What a compaction did, as the command and the library report it."""
+"""What a compaction did, as the command, the library and the ledger report it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_cli.history.waiting_records import waiting_rows
-from paimon_cli.jobs.compact_outcome import Outcome
+from paimon_cli.jobs.compact_outcome import Outcome, rewritten_files
 from paimon_cli.jobs.compact_request import CompactionPlan
 from paimon_cli.jobs.table_change import Summary
-from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
@@ -82,12 +80,16 @@ class CompactSummary(Summary):
         )
 
 
-def rewritten_files(messages: Iterable[CommitMessage]) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
-    """The files that compactions read, and those that they wrote, without those of which only the level changed."""
-    before: list[DataFileMeta] = []
-    after: list[DataFileMeta] = []
-    for message in messages:
-        upgraded = {file.file_name for file in message.compact.removed} & {file.file_name for file in message.compact.added}
-        before += [file for file in message.compact.removed if file.file_name not in upgraded]
-        after += [file for file in message.compact.added if file.file_name not in upgraded]
-    return before, after
+@dataclass
+class CompactionAccount:
+    """What a compaction did, also if it failed. `lost_read`, `lost_written`: bytes that came to nothing: of buckets that another
+    job compacted meanwhile, or whose compaction failed, all that was to be read; what a task wrote before it failed is not known.
+    """
+
+    summary: CompactSummary = field(default_factory=CompactSummary)
+    lost_read: int = 0
+    lost_written: int = 0
+
+    @property
+    def bytes_read(self) -> int:
+        return self.summary.bytes_read + self.lost_read

@@ -36,7 +36,7 @@ _BEGUN_KEPT_MILLIS = 2 * DAY_MILLIS
 MAX_OBJECT, MOST_STEPS, LONGEST_REASON, MAX_OBJECTS = 8 << 20, 100_000, 4000, 200_000
 """Bounds of one object (bytes), of the steps in it, of a text, and of the objects that are read: the newest."""
 _VERSION = 1
-_LATER = ("upkeep_bytes",)
+_LATER = ("upkeep_bytes", "upkeep_seconds")
 """Numbers of a step that older releases do not write."""
 _NAME = re.compile(r"(round|day|begun)-([0-9]{13,15})-([0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})-([0-9]{1,18})")
 
@@ -59,7 +59,8 @@ class LedgerStep:
     `runs_before`, `runs_after`: sorted runs of the compacted buckets, together. `read_files_*`, `read_bytes_*`: what a read
     of all rows opens and fetches before and after. `score`, `budget_left`: None for a service without goal or budget. `why`: the
     reasons of the compactions, with their arithmetic; `why_not`: what was left, and why. `error`: of the step, empty if it
-    succeeded. `upkeep_bytes`: what the budget was charged for expiry and orphans.
+    succeeded; the sizes then include what came to nothing. `upkeep_bytes`: what the budget was charged for expiry and orphans;
+    `upkeep_seconds`: of a budget in time, all that the turn took besides the compaction.
     """
 
     table: str
@@ -82,6 +83,15 @@ class LedgerStep:
     why_not: str = ""
     error: str = ""
     upkeep_bytes: int = 0
+    upkeep_seconds: float = 0.0
+
+    @property
+    def charged_bytes(self) -> int:
+        return self.bytes_read + self.upkeep_bytes
+
+    @property
+    def charged_seconds(self) -> float:
+        return self.seconds + self.upkeep_seconds
 
 
 @dataclass(frozen=True)

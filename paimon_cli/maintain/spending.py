@@ -49,7 +49,7 @@ class Spending:
         """
         now = self.ledger.clock.now_millis()
         return [
-            (int(min(now, _end(each))), step.bytes_read + step.upkeep_bytes if is_size else step.seconds * 1000)
+            (int(min(now, _end(each))), step.charged_bytes if is_size else step.charged_seconds * 1000)
             for each in self.rounds()
             for step in each.steps
             if counts(step.table)

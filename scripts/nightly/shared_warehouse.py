@@ -28,7 +28,7 @@ from typing import Any
 from unittest import mock
 
 from paimon_cli.jobs.compact_request import NO_BUCKETS, CompactRequest
-from paimon_cli.jobs.compact_summary import CompactSummary
+from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service import compaction_service
 from paimon_cli.jobs.service.budget import Budget
@@ -170,7 +170,7 @@ class Warehouse:
             self.waits.append(self.clock.millis - table.since)
         table.snapshot, table.runs, table.since = table.snapshot + 1, table.runs - planned + 1, None
         self.compactions += 1
-        return TurnDone(summary=CompactSummary(buckets=1))
+        return TurnDone(account=CompactionAccount(CompactSummary(buckets=1)))
 
     def other_round(self) -> None:
         idle = [service for service in self.services if self._holder(service) not in self.busy | self.dead]

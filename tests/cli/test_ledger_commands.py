@@ -49,7 +49,7 @@ def test_figures_are_rounded() -> None:
     assert figures == [3.3, 284.978, 0.667, 0.333]
     texts = {column.name: column.kind.text(getattr(total, column.name)) for column in columns_of(LedgerTotal)}
     assert (texts["seconds"], texts["score"]) == ("3.300", "284.978")
-    row = LedgerRow(0, "s", 1, "t", "compacted", 0, 0, 0, 0, 1.1 + 2.2, 0, 0, 0, 0, None, None, "", "", "")
+    row = LedgerRow(0, "s", 1, "t", "compacted", 0, 0, 0, 0, 1.1 + 2.2, 0.0, 0, 0, 0, 0, None, None, "", "", "")
     assert [records([row])[0][name] for name in ("seconds", "score")] == [3.3, None]
 
 

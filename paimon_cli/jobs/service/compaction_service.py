@@ -26,7 +26,7 @@ from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findings, Turn, findings_about, look, take
+from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findings, Turn, TurnDone, findings_about, look, take
 from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets, TakenElsewhere
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
@@ -283,41 +283,31 @@ class CompactionService:
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
             return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
         request = self._request_for(ServedTable(turn.table, turn.open, turn.policy, turn.reads), request)
-        began = self.clock.now_millis()
+        began, taken = self.clock.now_millis(), list[TurnDone]()
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
                     return TableRound(turn.table, RoundState.HELD, figures=turn.figures, left=turn.left)
                 turn.turn_bytes, turn.is_shared = limit, self.leases is not None
-                done = take(turn, request, engine, progress, known.states, shield, self.table_seconds)
+                taken.append(take(turn, request, engine, progress, known.states, shield, self.table_seconds))
         except PaimonError as error:
-            return failed_round(turn.table, error, turn.figures)
+            if not taken:
+                return failed_round(turn.table, error, turn.figures)
+            taken[0].error = taken[0].error or error  # the lease could not be released
         finally:
-            turn.budget.settle(turn.granted, turn.used, self.clock.now_millis() - began)
+            millis = self.clock.now_millis() - began
+            turn.budget.settle(turn.granted, turn.used, millis)
+        (done,) = taken
         if turn.findings is not None:
             known.findings = turn.findings
         if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:
-            failed = failed_round(turn.table, done.error, turn.figures)
-            done_before = replace(failed, summary=done.summary, upkeep=done.upkeep, left=done.left, expired_by=done.expired_by)
-            return replace(done_before, budget_left=turn.budget.left_size, upkeep_bytes=turn.upkeep_bytes)
+            return _noted(failed_round(turn.table, done.error), turn, done, millis)
         waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
         idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else RoundState.OVER_BUDGET if waits else RoundState.NOTHING
         state = RoundState.COMPACTED if done.summary.has_changed else idle
-        return TableRound(
-            turn.table,
-            state,
-            done.summary,
-            None,
-            turn.figures,
-            done.upkeep,
-            left=done.left,
-            is_unfinished=turn.is_unfinished,
-            expired_by=done.expired_by,
-            budget_left=turn.budget.left_size,
-            upkeep_bytes=turn.upkeep_bytes,
-        )
+        return _noted(TableRound(turn.table, state, is_unfinished=turn.is_unfinished), turn, done, millis)
 
     @contextlib.contextmanager
     def _leased(self, turn: Turn, shield: Shield) -> Iterator[bool]:
@@ -352,6 +342,24 @@ class CompactionService:
             known.due_millis = min(max(now + interval, until), now + RECHECK_MILLIS)
         known.failures = 0 if done.error is None else min(known.failures + 1, MAX_DOUBLINGS)
         self.watcher.table_done(done)
+
+
+def _noted(what: TableRound, turn: Turn, done: TurnDone, millis: int) -> TableRound:
+    """The round of a table with what its turn did, and what that cost. `millis`: how long it took."""
+    daily = turn.budget.daily
+    return replace(
+        what,
+        summary=done.summary,
+        figures=turn.figures,
+        upkeep=done.upkeep,
+        left=done.left,
+        expired_by=done.expired_by,
+        budget_left=turn.budget.left_size,
+        upkeep_bytes=turn.upkeep_bytes,
+        upkeep_seconds=0.0 if daily is None or daily.is_size else max(0.0, millis / 1000 - done.summary.seconds),
+        lost_read=done.account.lost_read,
+        lost_written=done.account.lost_written,
+    )
 
 
 def _nothing(turn: Turn) -> TableRound:

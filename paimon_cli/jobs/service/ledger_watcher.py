@@ -107,10 +107,10 @@ class LedgerWatcher:
 
 
 def is_worth_noting(done: TableRound) -> bool:
-    """Whether a table was changed, could not be, or has work left, or a search for orphans has taken from a budget."""
+    """Whether a table was changed, could not be, or has work left, or a turn that found nothing has taken from a budget."""
     if done.state in (RoundState.COMPACTED, RoundState.CLEANED) or done.upkeep != NOT_KEPT_UP:
         return True
-    if done.upkeep_bytes and done.budget_left is not None:
+    if (done.upkeep_bytes and done.budget_left is not None) or done.upkeep_seconds:
         return True
     is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET) or done.is_unfinished
     return is_left or done.state in (RoundState.FAILED, RoundState.TRY_AGAIN)
@@ -125,8 +125,8 @@ def step_of(done: TableRound) -> LedgerStep:
         table=_cut(shown_name(done.table)),
         state=done.state,
         buckets=summary.buckets,
-        bytes_read=summary.bytes_read,
-        bytes_written=summary.bytes_written,
+        bytes_read=summary.bytes_read + done.lost_read,
+        bytes_written=summary.bytes_written + done.lost_written,
         seconds=summary.seconds,
         runs_before=sum(task.runs_before for task in tasks),
         runs_after=sum(task.runs_after for task in tasks),
@@ -142,6 +142,7 @@ def step_of(done: TableRound) -> LedgerStep:
         why_not=_cut(_left(done)),
         error="" if done.error is None else _cut(redact(done.error.message)),
         upkeep_bytes=done.upkeep_bytes,
+        upkeep_seconds=done.upkeep_seconds,
     )
 
 

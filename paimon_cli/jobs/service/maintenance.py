@@ -342,7 +342,7 @@ def _planned(
     planned = turn.plan or CompactionPlan(turn.snapshot_id)
     fitting = replace(planned, decisions=apply_limits(planned.decisions, request))
     for what in kinds_that_expire(context, WHOLE_EXPIRY) if pays(EXPIRY) else ():
-        _, expiry = due_expiry(context, what, progress, table.policy)
+        expiry = due_expiry(context, what, progress, table.policy).expiry
         files = 0 if what == PARTITIONS or not expiry.names else len(expiry.files())
         upkeep += UpkeepDone.of_expiry(what, len(expiry.names), files)
     orphans = old_orphans(context, progress)[1] if pays(ORPHANS) else None

@@ -130,7 +130,7 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
     skipped = [decision for decision in plan.decisions if isinstance(decision, SkippedBucket)]
     left, expiring = left_of(plan.decisions), []
     for what in kinds_that_expire(context, WHOLE_EXPIRY):
-        _, expiry = due_expiry(context, what, NoProgress(), table.policy)
+        expiry = due_expiry(context, what, NoProgress(), table.policy).expiry
         expiring += [f"{len(expiry.names)} {what}"] if expiry.names else []
     why = [partition.reason for partition in plan.regrouped[:SHOWN_REASONS]]
     why += [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
@@ -30,16 +31,16 @@ from paimon_cli.jobs.compact_request import (
     apply_limits,
     plan_compaction,
 )
-from paimon_cli.jobs.compact_summary import CompactSummary
+from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.goal_merges import ReadRates, unknown_reads
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
+    SEARCHED_VERSIONS,
     VERSION_BYTES,
     UpkeepDone,
-    bytes_of,
-    expire_due,
+    due_expiry,
     kinds_that_expire,
     remove_old_orphans,
 )
@@ -218,6 +219,10 @@ class Turn:
         self.granted = (self.granted or 0) + size
         return True
 
+    def charge(self, versions: int) -> None:
+        """Charge upkeep of so many versions, before it begins."""
+        self.used, self.upkeep_bytes = self.used + VERSION_BYTES * versions, self.upkeep_bytes + VERSION_BYTES * versions
+
     def context(self) -> TableContext:
         if self.opened is None:
             self.opened = self.open()
@@ -347,12 +352,16 @@ class TurnDone:
     dropped partitions.
     """
 
-    summary: CompactSummary = field(default_factory=CompactSummary)
+    account: CompactionAccount = field(default_factory=CompactionAccount)
     upkeep: UpkeepDone = NOT_KEPT_UP
     left: Left = NOTHING_LEFT
     error: PaimonError | None = None
     has_cleaned: bool = False
     expired_by: tuple[int, ...] = ()
+
+    @property
+    def summary(self) -> CompactSummary:
+        return self.account.summary
 
     @property
     def has_changed(self) -> bool:
@@ -375,32 +384,8 @@ def take(
     begins once the time of the budget is over. Findings of the plan are counted again if they may be gone.
     """
     context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
-
-    def compact() -> None:
-        turn.top_up()
-        ready = _ready_plan(turn, context, plan_seconds)
-        # writers may have added files to what was granted
-        grown = turn.grow() if ready is None and turn.may_grow else 0
-        limited = replace(request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted, budget_says=turn.budget_says)
-        done.summary = run_compact(
-            context, limited, engine, progress, states=states, shield=shield, ready=ready, plan_seconds=plan_seconds
-        )
-        left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
-        turn.is_unfinished = any(decision.waits_for_turn for decision in left)
-        turn.used, done.left = turn.used + done.summary.bytes_read, left_of(left)
-        if grown:
-            turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))
-
-    def expire() -> None:
-        for what in kinds_that_expire(context, turn.expiries):
-            upkeep, committed = expire_due(context, what, engine, progress, plan_seconds, turn.table, turn.policy)
-            done.upkeep, done.expired_by = done.upkeep + upkeep, done.expired_by + committed
-
-    def clean() -> None:
-        done.upkeep += remove_old_orphans(context, engine, progress)
-        done.has_cleaned = True
-
-    steps = {COMPACTION: compact, EXPIRY: expire, ORPHANS: clean}
+    taken = _Steps(turn, context, request, engine, progress, states, shield, plan_seconds, done)
+    steps = {COMPACTION: taken.compact, EXPIRY: taken.expire, ORPHANS: taken.clean}
     for name in turn.steps:
         if turn.is_over or not (name == COMPACTION or turn.pays(VERSION_BYTES)):
             whole = turn.left if name == COMPACTION else done.left
@@ -408,9 +393,6 @@ def take(
             continue
         try:
             steps[name]()
-            if name != COMPACTION:
-                charged = bytes_of(done.upkeep, int(done.has_cleaned))
-                turn.used, turn.upkeep_bytes = turn.used + charged - turn.upkeep_bytes, charged
         except PaimonError as error:
             done.error = done.error or error
             if not isinstance(error, GOES_ON):
@@ -418,6 +400,62 @@ def take(
     if turn.findings and done.has_changed:
         turn.findings = _findings_of(ExaminedTable(context.reopened(), turn.table), EXAMINED_PART * plan_seconds)
     return done
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of a turn, each with what it needs. What they read is charged to the turn, also if they fail."""
+
+    turn: Turn
+    context: TableContext
+    request: CompactRequest
+    engine: Engine
+    progress: Progress
+    states: States
+    shield: Shield
+    plan_seconds: float
+    done: TurnDone
+
+    def compact(self) -> None:
+        turn, context, done = self.turn, self.context, self.done
+        turn.top_up()
+        ready = _ready_plan(turn, context, self.plan_seconds)
+        # writers may have added files to what was granted
+        grown = turn.grow() if ready is None and turn.may_grow else 0
+        limited = replace(self.request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted, budget_says=turn.budget_says)
+        try:
+            run_compact(
+                context,
+                limited,
+                self.engine,
+                self.progress,
+                states=self.states,
+                shield=self.shield,
+                ready=ready,
+                plan_seconds=self.plan_seconds,
+                account=done.account,
+            )
+        finally:
+            turn.used += done.account.bytes_read
+        left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
+        turn.is_unfinished = any(decision.waits_for_turn for decision in left)
+        done.left = left_of(left)
+        if grown:
+            turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))
+
+    def expire(self) -> None:
+        turn, done = self.turn, self.done
+        for what in kinds_that_expire(self.context, turn.expiries):
+            plan = partial(due_expiry, self.context, what, self.progress, turn.policy)
+            due = within(self.plan_seconds, plan, turn.table)
+            turn.charge(due.versions)
+            upkeep, committed = due.run(self.engine, self.progress)
+            done.upkeep, done.expired_by = done.upkeep + upkeep, done.expired_by + committed
+
+    def clean(self) -> None:
+        self.turn.charge(SEARCHED_VERSIONS)
+        self.done.upkeep += remove_old_orphans(self.context, self.engine, self.progress)
+        self.done.has_cleaned = True
 
 
 def _ready_plan(turn: Turn, context: TableContext, plan_seconds: float) -> CompactionPlan | None:

@@ -44,7 +44,8 @@ class TableRound:
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined. `lag`: of the last commit of `ingest` that was seen. `left`: what its turn did not do; `is_unfinished`: the next
     round does. `expired_by`: the snapshots that dropped partitions. `budget_left`: bytes that the budget afterwards suffices for;
-    None without one. `upkeep_bytes`: what it was charged for expiry and orphans.
+    None without one. `upkeep_bytes`: what it was charged for expiry and orphans; `upkeep_seconds`: of a budget in time, all that
+    the turn took besides the compaction. `lost_read`, `lost_written`: bytes of compactions that came to nothing.
     """
 
     table: str
@@ -61,6 +62,9 @@ class TableRound:
     expired_by: tuple[int, ...] = ()
     budget_left: int | None = None
     upkeep_bytes: int = 0
+    upkeep_seconds: float = 0.0
+    lost_read: int = 0
+    lost_written: int = 0
 
 
 @dataclass(frozen=True)

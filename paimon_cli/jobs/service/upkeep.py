@@ -8,12 +8,11 @@ from functools import partial
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.reclaim_job import PARTITIONS, Expiry, clean_orphans, deletion, plan_expire, search_orphans
+from paimon_cli.jobs.reclaim_job import CONSUMERS, PARTITIONS, Expiry, clean_orphans, deletion, plan_expire, search_orphans
 from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, not_ahead_of_the_storage
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.maintain.policy_effect import tag_retention
 from paimon_cli.requests.maintenance import ExpireOptions, What
-from paimon_cli.storage.time_bounds import within
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class UpkeepDone:
         return UpkeepDone(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     @classmethod
-    def of_expiry(cls, what: What, count: int, files: int) -> UpkeepDone:
+    def of_expiry(cls, what: str, count: int, files: int) -> UpkeepDone:
         return cls(**{f"{what}_expired": count}, files_expired=files)
 
     @property
@@ -50,17 +49,11 @@ class UpkeepDone:
 
 
 NOT_KEPT_UP = UpkeepDone()
-VERSION_BYTES = 8 << 10
-"""What the metadata of one version is taken to hold: an expiry is charged so much to a budget for each version that it removes, a
-search for orphans as much as for eight."""
+VERSION_BYTES, SEARCHED_VERSIONS = 8 << 10, 8
+"""What the metadata of one version is taken to hold: an expiry is charged so much to a budget for each version that it is to
+remove, a search for orphans as much as for eight."""
 HOUR_MILLIS = 3_600_000
 RETENTION_PREFIXES = ("snapshot.time-retained", "snapshot.num-retained.")
-
-
-def bytes_of(done: UpkeepDone, searches: int = 0) -> int:
-    """What the upkeep is charged, in bytes. `searches`: for orphans."""
-    versions = done.snapshots_expired + done.changelogs_expired + done.tags_expired + done.partitions_expired
-    return VERSION_BYTES * (versions + 8 * searches)
 
 
 def kinds_that_expire(context: TableContext, kinds: Collection[What]) -> list[What]:
@@ -78,34 +71,35 @@ def default_retention(context: TableContext) -> str | None:
     return f"Paimon's default: older than {hours} h, except the latest {options.snapshot_num_retained_min}"
 
 
-def due_expiry(
-    context: TableContext, what: What, progress: Progress, policy: TablePolicy = NO_POLICY
-) -> tuple[TableContext, Expiry]:
+@dataclass(frozen=True)
+class DueExpiry:
+    """What of a table is past its retention. `context`: the table, with a clock by which ages can be trusted."""
+
+    context: TableContext
+    expiry: Expiry
+
+    @property
+    def versions(self) -> int:
+        """How many versions are to be removed; consumers are none."""
+        return 0 if self.expiry.what == CONSUMERS else len(self.expiry.names)
+
+    def run(self, engine: Engine, progress: Progress) -> tuple[UpkeepDone, tuple[int, ...]]:
+        """Expire it; returns what expired, and the snapshots that were committed for that."""
+        expired = self.expiry.run(deletion(self.context, engine, progress))
+        committed = () if expired.snapshot is None else (expired.snapshot,)
+        return UpkeepDone.of_expiry(self.expiry.what, len(expired.removed), expired.files), committed
+
+
+def due_expiry(context: TableContext, what: What, progress: Progress, policy: TablePolicy = NO_POLICY) -> DueExpiry:
     """What is past its retention by the options of the table, and tags by its policy. If anything is, ages are by the clock of
     the storage, if this machine's is ahead of it.
     """
     options, limit_of_tag = ExpireOptions(what), partial(tag_retention, policy)
     expiry = plan_expire(context, options, progress, limit_of_tag)
     if not expiry.names:
-        return context, expiry
+        return DueExpiry(context, expiry)
     trusted = not_ahead_of_the_storage(context)
-    return (context, expiry) if trusted is context else (trusted, plan_expire(trusted, options, progress, limit_of_tag))
-
-
-def expire_due(
-    context: TableContext,
-    what: What,
-    engine: Engine,
-    progress: Progress,
-    plan_seconds: float,
-    table: str,
-    policy: TablePolicy = NO_POLICY,
-) -> tuple[UpkeepDone, tuple[int, ...]]:
-    """Expire what is due; returns it, and the snapshots that were committed for that. `plan_seconds`: the time of the plan."""
-    context, planned = within(plan_seconds, lambda: due_expiry(context, what, progress, policy), table)
-    expired = planned.run(deletion(context, engine, progress))
-    committed = () if expired.snapshot is None else (expired.snapshot,)
-    return UpkeepDone.of_expiry(what, len(expired.removed), expired.files), committed
+    return DueExpiry(trusted, expiry if trusted is context else plan_expire(trusted, options, progress, limit_of_tag))
 
 
 def old_orphans(context: TableContext, progress: Progress) -> tuple[TableContext, Orphans]:
