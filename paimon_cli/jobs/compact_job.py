@@ -36,7 +36,7 @@ from paimon_cli.jobs.unfinished_rescale import finish_rescale
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.choices import OnConflict
-from paimon_cli.storage.storage import overlapping_writes
+from paimon_cli.storage.capabilities import overlapping_writes
 from paimon_cli.storage.time_bounds import within
 
 MAX_REPLANS = 10
