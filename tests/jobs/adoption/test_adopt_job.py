@@ -241,6 +241,12 @@ def test_files_that_would_be_misread_are_not_supported(tmp_path: Path, harm: Cal
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize("place", ["s/inner", "s"])
+def test_a_table_within_its_source_is_refused(tmp_path: Path, source: Path, place: str) -> None:
+    with pytest.raises(UsageError, match="lies in"):
+        catalog(tmp_path).adopt(str(source), table=f"{source.parent}/{place.replace('s', source.name, 1)}")
+
+
 @pytest.mark.parametrize("form", ["parquet", "orc"])
 @pytest.mark.parametrize("year", [1, 1600, 1969, 2026, 9999])
 def test_times_that_cannot_be_read_back_are_refused(tmp_path: Path, form: str, year: int) -> None:
