@@ -88,9 +88,10 @@ class IngestTarget(EventTable):
         properties = last.properties or {}
         marks, tables = marks_of_text(properties.get(MARKS_PROPERTY)), tables_of_text(properties.get(TABLES_PROPERTY, "[]"))
         if marks is None or tables is None:
+            lost = "the snapshot of its last commit has expired, and its record does not say it"
             raise Refused(
                 f"cannot determine how far user {self.user} has read its sources for {self.name}",
-                "the snapshot of its last commit has expired, and its record does not say it",
+                lost if MARKS_PROPERTY not in properties else "the properties of its last commit cannot be read",
                 "look which events are there, and go on with another --commit-user and sources that begin after them",
             )
         self.marks, self.sources, self.next_id = marks, self.sources | tables, last.identifier + 1

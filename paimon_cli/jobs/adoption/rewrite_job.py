@@ -16,7 +16,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.history.partition_spec import partition_value
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.json_rows import Needed
@@ -105,7 +105,11 @@ def rewrite(adoption: Adoption, store: Mapping[str, str], engine: Engine, progre
         identity = fresh_identity(context)
         plan = plan_write(context, request, identity.user)
         engine.prepare(work_of(request.source, plan.splits), progress)
-        written, found = write_input(plan, request, engine, progress)
+        try:
+            written, found = write_input(plan, request, engine, progress)
+        except BadInput as bad:
+            bad.set_hint("nothing was adopted; choose a key that each row has, or repair the rows in the source")
+            raise
         with NewFiles(context, plan.file_stamp).deleted_on_failure():
             adoption.expect_unchanged(context.read_threads)
             if found.rows != adoption.rows:
