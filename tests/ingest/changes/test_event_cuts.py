@@ -102,6 +102,9 @@ OF_DEBEZIUM = '"source":{"db":"shop","table":"t","ts_ms":5},"op":"%s","ts_ms":1}
         '{"before":null,"after":{"id":{"x":1},"source":{}},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1},"extra":{"b":2},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1},' + OF_DEBEZIUM[:-1] % "c" + ',"after":{"id":2}}',
+        '{"before":null,"after":{"id":1},' + OF_DEBEZIUM[:-1] % "u" + ',"before":{"id":2}}',
+        '{"beside":{"id":9},"after":{"id":1},' + OF_DEBEZIUM % "u",
+        '{"before":{"id":9007199254740993.0,"n":1.5},"after":{"id":1,"n":2},' + OF_DEBEZIUM % "u",
         '{"before":null,"after":{"id":1,"id":2},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1,"s":"},"},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1,"s":"\\ud800"},' + OF_DEBEZIUM % "c",
@@ -153,3 +156,11 @@ def test_a_table_is_not_slowed_by_the_events_of_another() -> None:
     usual = '{"before":null,"after":{"id":1},' + OF_DEBEZIUM % "c"
     heartbeat = '{"ts_ms":1}'
     assert cut_of("debezium", f"{usual}\n{heartbeat}\n{usual}\n") == [True, False, True]
+
+
+def test_a_part_of_a_block_is_cut_at_its_own_places() -> None:
+    texts = [compact(debezium("t", "c", None, {"id": number})) for number in range(30)]
+    lines = lines_of("".join(f"{text}\n" for text in texts).encode(), "s", 0)
+    framed = FrameReader(EVENT_FORMATS["debezium"]).framed(lines.slice(7, 5))
+    assert framed is not None and (framed.at >= 0).all()
+    assert framed.cut.after.to_pylist() == [b'{"id":%d}' % number for number in range(7, 12)]
