@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable, PlacedRows
@@ -48,8 +49,12 @@ NO_ROWS: Mapping[int, int] = MappingProxyType({})
 
 def counts_of(rows: pa.Table) -> Counter[int]:
     """How many rows there are of each kind."""
-    found = rows[KIND_COLUMN].cast(pa.string()).value_counts().to_pylist()
-    return Counter({KIND_TEXTS.index(one["values"]): one["counts"] for one in found})
+    found = Counter[int]()
+    for chunk in rows[KIND_COLUMN].chunks:
+        encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        kinds, counts = encoded.dictionary.to_pylist(), np.bincount(encoded.indices.to_numpy()).tolist()
+        found.update({KIND_TEXTS.index(kind): count for kind, count in zip(kinds, counts, strict=False) if count})
+    return found
 
 
 @dataclass(kw_only=True)
