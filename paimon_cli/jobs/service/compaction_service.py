@@ -281,7 +281,10 @@ class CompactionService:
             plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
             summary, left = CompactSummary(plan=plan), turn.budget.left_size
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
-            return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
+            beyond = turn.beyond_budget
+            return TableRound(
+                turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left, beyond_budget=beyond
+            )
         request = self._request_for(ServedTable(turn.table, turn.open, turn.policy, turn.reads), request)
         began, taken = self.clock.now_millis(), list[TurnDone]()
         try:
@@ -359,6 +362,7 @@ def _noted(what: TableRound, turn: Turn, done: TurnDone, millis: int) -> TableRo
         upkeep_seconds=0.0 if daily is None or daily.is_size else max(0.0, millis / 1000 - done.summary.seconds),
         lost_read=done.account.lost_read,
         lost_written=done.account.lost_written,
+        beyond_budget=turn.beyond_budget,
     )
 
 

@@ -72,6 +72,9 @@ class LedgerWatcher:
         left = [each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_over_budget]
         if any(each.reason.startswith(TOO_MANY_RUNS) for each in left):
             self._warn_once(f"{shown_name(done.table)} has buckets above the cap on runs that the budget does not suffice for")
+        if done.beyond_budget:
+            name = shown_name(done.table)
+            self._warn_once(f"{name}: {done.beyond_budget}; it is passed over until then", f"beyond the budget: {name}")
         self.inner.table_done(done)
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
@@ -100,9 +103,10 @@ class LedgerWatcher:
     def _warn(self, error: Exception) -> None:
         self._warn_once(f"the ledger is incomplete: {error}")
 
-    def _warn_once(self, text: str) -> None:
-        if text not in self._warned and len(self._warned) < MAX_WARNINGS:
-            self._warned.add(text)
+    def _warn_once(self, text: str, key: str = "") -> None:
+        """`key`: what stands for texts in which numbers change."""
+        if (key or text) not in self._warned and len(self._warned) < MAX_WARNINGS:
+            self._warned.add(key or text)
             self.warn(text)
 
 

@@ -125,7 +125,7 @@ def _waits(table: ServedTable, now: int) -> RoundDecision:
 
 def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
     context, options = turn.context(), table.open().options if table.policy.met else None
-    request = replace(table.limited(REQUEST), budget_bytes=turn.granted, budget_says=turn.budget_says)
+    request = turn.within_budget(table.limited(REQUEST))
     plan = CompactionPlan(turn.snapshot_id, apply_limits(() if turn.plan is None else turn.plan.decisions, request))
     skipped = [decision for decision in plan.decisions if isinstance(decision, SkippedBucket)]
     left, expiring = left_of(plan.decisions), []
