@@ -32,7 +32,7 @@ class Budget:
 
     `ends_millis`: when nothing more of a single run begins; `left_bytes`: what may still be read; None: no such limit. `daily`:
     the allowance of a service, in place of these. `charges_upkeep`: expiry and orphans are paid from it, too. `whole_size`:
-    `left_bytes` at the begin.
+    `left_bytes` at the begin. `reserved`: bytes that turns at work may still take, or give back.
     """
 
     clock: Clock
@@ -41,6 +41,7 @@ class Budget:
     daily: DailyAllowance | None = None
     charges_upkeep: bool = False
     whole_size: int | None = None
+    reserved: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -118,6 +119,12 @@ class Budget:
             return None if self.left_bytes is None else max(0, self.left_bytes)
 
     @property
+    def unspent_size(self) -> int | None:
+        """What was not taken yet, in bytes, with what is only reserved; None without such a limit."""
+        left = self.left_size
+        return None if left is None else left + self.reserved
+
+    @property
     def part_of_rate(self) -> float:
         """At which part of its rate a goal buys, so that the budget suffices for what is worth most.
 
@@ -142,11 +149,13 @@ class Budget:
             if self.daily is not None:
                 granted = max(0, min(size, int(self.daily.left(self.clock.now_millis()) / self.daily.per_byte)))
                 self.daily.tokens -= granted * self.daily.per_byte
+                self.reserved += granted
                 return granted
             if self.left_bytes is None:
                 return None
             granted = max(0, min(size, self.left_bytes))
             self.left_bytes -= granted
+            self.reserved += granted
             return granted
 
     def is_kept_from(self, size: int) -> bool:
@@ -194,6 +203,7 @@ class Budget:
         if granted is None:
             return
         with self._lock:
+            self.reserved -= granted
             if self.daily is not None:
                 self.daily.settle(granted, used, millis, self.clock.now_millis())
             elif self.left_bytes is not None:
