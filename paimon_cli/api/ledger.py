@@ -167,10 +167,10 @@ class LedgerBook:
         if len(damaged) > MAX_NAMED:
             self._warn(f"{len(damaged) - MAX_NAMED:,} more objects of the ledger cannot be read; left out")
         if begun:
-            granted = human_size(sum(step.bytes_read for each in begun for step in each.steps))
+            spent = human_size(sum(step.bytes_read for each in begun for step in each.steps))
             self._warn(
-                f"rounds that began and have not ended: {len(begun):,}, at work or killed; budgets count all they were granted, "
-                f"{granted}, as spent"
+                f"rounds that began and have not ended: {len(begun):,}, at work or killed; budgets count what they took and "
+                f"were still granted as spent, {spent} read"
             )
         return rounds
 

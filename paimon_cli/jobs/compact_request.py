@@ -53,16 +53,18 @@ class CompactRequest(CompactOptions):
 
     `distributed`: the postponed rows that this round has distributed already, which count towards its limits. `turn_bytes`: the
     limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger. `budget_bytes`: what is
-    left of the budget of a run; `budget_says`: why it is not more, if that is known better. `unknown_buckets_allowed`: ignore
-    bucket numbers that a table lacks, for requests to several tables. `forces_level_0`: as for `plan_bucket`. `regroups`:
-    partitions with postponed buckets may get another bucket count, unless partitions or buckets are chosen; `regrouped_bytes`:
-    what this round has read for that, towards its limits. `merges`: how a goal chooses them, where it may.
+    left of the budget of a run, which never holds more than `budget_whole`; `budget_says`: why it is not more, if that is known
+    better. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables.
+    `forces_level_0`: as for `plan_bucket`. `regroups`: partitions with postponed buckets may get another bucket count, unless
+    partitions or buckets are chosen; `regrouped_bytes`: what this round has read for that, towards its limits. `merges`: how a
+    goal chooses them, where it may.
     """
 
     _: KW_ONLY
     distributed: tuple[CommitMessage, ...] = ()
     turn_bytes: int | None = None
     budget_bytes: int | None = None
+    budget_whole: int | None = None
     budget_says: str = ""
     unknown_buckets_allowed: bool = False
     forces_level_0: bool = True
@@ -339,19 +341,21 @@ def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
     return sorted((plan for plan in plans if isinstance(plan, CompactionTask)), key=lambda task: -task.size)
 
 
-def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple[Decision, ...]:
-    """Turn the tasks that exceed the limits of a request into skipped buckets.
-
-    Buckets that are split or merged come first, then what a goal finds most urgent. Without one, buckets with the most runs come
-    first, since reads gain most from compacting them.
+def by_urgency(decisions: Iterable[Decision]) -> list[CompactionTask | PostponedRows | RegroupedPartition]:
+    """What is to be done, the most urgent first: splits and merges of buckets, then by the scores of a goal, then the buckets
+    with the most runs, since reads gain most from compacting them.
     """
     picked = (d for d in decisions if not isinstance(d, SkippedBucket))
-    by_urgency = sorted(picked, key=lambda t: (not isinstance(t, RegroupedPartition), -(t.score or 0), -t.runs_before, t.size))
+    return sorted(picked, key=lambda t: (not isinstance(t, RegroupedPartition), -(t.score or 0), -t.runs_before, t.size))
+
+
+def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple[Decision, ...]:
+    """Turn the tasks that exceed the limits of a request into skipped buckets; the most urgent ones come first."""
     later: dict[BucketId, SkippedBucket] = {}
     size = limits.regrouped_bytes
     size += sum(file.file_size for message in limits.distributed for file in message.compact.removed)
     count, turn = len(limits.distributed), 0
-    for task in by_urgency:
+    for task in by_urgency(decisions):
         if limits.max_buckets is not None and count >= limits.max_buckets:
             left = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets, caps.buckets)")
             later[task.bucket_id] = replace(left, is_over_cap=True)
@@ -360,6 +364,9 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
             later[task.bucket_id] = replace(left, is_over_cap=True)
         elif limits.budget_bytes is not None and size + task.read_size > limits.budget_bytes:
             says = limits.budget_says or f"{size} + {task.read_size} bytes > {limits.budget_bytes} that are left of --budget"
+            is_beyond = limits.budget_whole is not None and task.read_size > limits.budget_whole
+            if is_beyond and limits.merges is None:
+                says = f"it reads {task.read_size} bytes, and the whole budget suffices for {limits.budget_whole}"
             left = _left(task, says)
             later[task.bucket_id] = replace(left, is_over_budget=True)
         elif limits.turn_bytes is not None and turn and turn + task.read_size > limits.turn_bytes:

@@ -4,12 +4,13 @@
     WAREHOUSE/.paimon-cli/ledger/day-MILLIS-SERVICE-NUMBER       the rounds of past days, packed by one service
     WAREHOUSE/.paimon-cli/ledger/begun-MILLIS-SERVICE-NUMBER     a round that spends a daily budget, before it does
 
-Every object is written once, if absent. A service packs the rounds of past days: first the pack is written, then the rounds in it
-are deleted, so at any time each round is there at least once, and readers count it once. Objects older than `KEPT_MILLIS` are
-deleted. Nothing depends on the ledger but reports and daily budgets, so whatever goes wrong with it is a warning.
+Rounds and packs are written once, if absent. A service packs the rounds of past days: first the pack is written, then the rounds
+in it are deleted, so at any time each round is there at least once, and readers count it once. Objects older than `KEPT_MILLIS`
+are deleted. Nothing depends on the ledger but reports and daily budgets, so whatever goes wrong with it is a warning.
 
 A service that is killed cannot say what it has spent. So what the budgets have granted is written before the first turn of a
-round, and deleted after the round. Until the round is in the ledger, all that was granted counts as spent.
+round, rewritten as tables are done, which then count with what they took, and deleted after the round. Until the round is in the
+ledger, what stands there counts as spent.
 """
 
 from __future__ import annotations
@@ -164,6 +165,11 @@ class Ledger:
         """Write what a round may spend, before it does: the bytes and seconds that its steps were granted."""
         self._refuse_links()
         self.storage.put_if_absent(f"{self.directory}/{begun.begun_name}", encode((begun,)))
+
+    def goes_on(self, begun: LedgerRound) -> None:
+        """Replace what a round may spend, when it knows better. Only its own service does."""
+        self._refuse_links()
+        self.storage.overwrite(f"{self.directory}/{begun.begun_name}", encode((begun,)))
 
     def end(self, begun: LedgerRound) -> None:
         """Forget what a round might have spent. Only after it was added, or has spent nothing."""

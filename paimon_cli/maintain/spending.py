@@ -6,27 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from paimon_cli.maintain.ledger import DAY_MILLIS, Ledger, LedgerFile, LedgerKind, LedgerRound
+from paimon_cli.storage.storage import FileStatus
 
 
 @dataclass
 class Spending:
     """The rounds of the last day in `ledger`, without those of the own service, which knows them better.
 
-    Objects never change, so each is read once. `service`: the own one; empty for none.
+    An object is read once, and again if it has changed: what a round may spend shrinks while it is at work. `service`: the own
+    one; empty for none.
     """
 
     ledger: Ledger
     service: str = ""
-    _read: dict[str, tuple[LedgerRound, ...]] = field(default_factory=dict)
+    _read: dict[str, tuple[FileStatus, tuple[LedgerRound, ...]]] = field(default_factory=dict)
 
     def rounds(self) -> list[LedgerRound]:
-        """Those that ended within the last day, and those that began in it and have not ended: they count with all that they were
-        granted.
+        """Those that ended within the last day, and those that began in it and have not ended: they count with what they took
+        and were still granted.
 
         Raises `PaimonError` if the ledger cannot be listed; objects that cannot be read are left out.
         """
         since = self.ledger.clock.now_millis() - DAY_MILLIS
-        read: dict[str, tuple[LedgerRound, ...]] = {}
+        read: dict[str, tuple[FileStatus, tuple[LedgerRound, ...]]] = {}
         ended: dict[tuple[int, str, int], LedgerRound] = {}
         begun: dict[tuple[int, str, int], LedgerRound] = {}
         for _ in range(2):  # again: when a listed object is gone, because its round has ended or was packed, another is there
@@ -34,12 +36,15 @@ class Spending:
                 name = file.status.name
                 if name in read or not self._may_count(file, since):
                     continue
-                read[name] = self._read.get(name) or tuple(self.ledger.read(file, lambda damage: None))
+                before, rounds = self._read.get(name, (None, ()))
+                if before != file.status or not rounds:
+                    rounds = tuple(self.ledger.read(file, lambda damage: None))
+                read[name] = file.status, rounds
                 found = begun if file.kind == LedgerKind.BEGUN else ended
-                found.update((each.key, each) for each in read[name] if each.service != self.service)
+                found.update((each.key, each) for each in rounds if each.service != self.service)
         self._read = read  # at once: a reading that took too long may still go on in another thread
-        rounds = begun | ended
-        return [rounds[key] for key in sorted(rounds) if _end(rounds[key]) > since]
+        both = begun | ended
+        return [both[key] for key in sorted(both) if _end(both[key]) > since]
 
     def taken(self, is_size: bool, counts: Callable[[str], bool] = lambda table: True) -> list[tuple[int, float]]:
         """What was taken, as moments (epoch millis) and bytes, or millis if not `is_size`. `counts`: whether a table does, by
@@ -63,5 +68,5 @@ class Spending:
 
 
 def _end(done: LedgerRound) -> float:
-    """When a round ended (epoch millis); of one that has not, when it began."""
+    """When a round ended (epoch millis); of one that has not, when it last said what it may spend."""
     return done.started + done.seconds * 1000

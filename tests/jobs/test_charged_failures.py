@@ -18,11 +18,15 @@ from paimon_cli.jobs.compact_summary import CompactionAccount
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.reclaim_job import Expired, Expiry
 from paimon_cli.jobs.service import budget, service_turn
+from paimon_cli.jobs.service.compaction_service import _noted
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.table_round import RoundState
+from paimon_cli.jobs.service.service_turn import TurnDone
+from paimon_cli.jobs.service.shared_budgets import share_out
+from paimon_cli.jobs.service.table_round import RoundState, TableRound
 from paimon_cli.jobs.service.upkeep import VERSION_BYTES, DueExpiry, due_expiry
+from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.injected import SystemClock
-from tests.jobs.test_goal_rounds import make, wait_for_reads, watch
+from tests.jobs.test_goal_rounds import make, turn, wait_for_reads, watch
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 from tests.tables import make_table, write
@@ -149,3 +153,17 @@ def test_what_was_done_before_a_lease_could_not_be_released_is_not_forgotten(
         catalog.watch(database="shop", watcher=Rounds(HandClock()), max_rounds=1, interval=1, expire=True, whole=True)
     (row,) = catalog.ledger.ls()
     assert row.bytes_read == size and row.error.startswith("no answer")
+
+
+@pytest.mark.parametrize("is_daily", [True, False])
+def test_what_other_turns_only_reserved_is_left_in_the_ledger(is_daily: bool) -> None:
+    own, other = turn("own", (2.0, 300)), turn("other", (1.0, 200))
+    given = budget.Budget.of(Allowance(size=1000, is_daily=is_daily), HandClock(1_796_000_000_000), charges_upkeep=True)
+    share_out([own, other], given, is_by_goal=False)
+    assert other.pays(VERSION_BYTES // 80)
+    own.budget.settle(own.granted, 250)
+    row = _noted(TableRound("own", RoundState.COMPACTED), own, TurnDone(), 0)
+    assert (row.budget_left, given.left_size) == (750, 750 - 200 - VERSION_BYTES // 80)
+    other.budget.settle(other.granted, 100)
+    assert given.unspent_size == given.left_size == 650
+    assert not given.reserve_all(651) and given.unspent_size == 650

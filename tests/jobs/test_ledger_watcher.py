@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
 from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.maintain.ledger import Ledger
+from paimon_cli.maintain.spending import Spending
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.jobs.test_leases import HandClock
@@ -92,12 +94,33 @@ def test_a_round_whose_object_may_be_missing_goes_on_counting(tmp_path: Path) ->
     clock = HandClock(1_795_900_000_000)
     ledger = Ledger(Unsure(), str(tmp_path), clock)
     watcher = LedgerWatcher(Rounds(clock), ledger, "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", clock, pytest.fail)
-    failed = TableRound("shop.orders", "failed")
+    done = TableRound("shop.orders", "compacted", CompactSummary(bytes_read=450, seconds=0.9))
     watcher.round_spends(1, clock.now_millis(), [Grant("shop.orders", 500, 1000.0)])
-    watcher.table_done(failed)
-    watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (failed,)), None)
+    watcher.table_done(done)
+    watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (done,)), None)
     ended, (begun,) = ledger.spent(0, lambda damage: None)
     assert ended == [] and [(step.bytes_read, step.seconds) for step in begun.steps] == [(500, 1.0)]
+
+
+def test_what_a_round_may_spend_shrinks_as_its_tables_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a kill costs what was in progress, and not all that the round was granted."""
+    clock = HandClock(1_795_900_000_000)
+    ledger, writes = Ledger(LocalStorage(), str(tmp_path), clock), list[int]()
+    watcher = LedgerWatcher(Rounds(clock), ledger, "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", clock, pytest.fail)
+    another = Spending(ledger, "5f81cac4-a653-4c3a-81be-2e08ec6d07ae")
+    watcher.round_spends(1, clock.now_millis(), [Grant(f"shop.t{number}", 100_000, 4000.0) for number in range(100)])
+    assert sum(size for _, size in another.taken(True)) == 10_000_000
+    goes_on = Ledger.goes_on
+    monkeypatch.setattr(Ledger, "goes_on", lambda ledger, begun: (writes.append(1), goes_on(ledger, begun)))
+    for number in range(99):
+        clock.sleep(1)
+        done = TableRound(f"shop.t{number}", "compacted", CompactSummary(bytes_read=700, seconds=0.5), upkeep_bytes=300)
+        watcher.table_done(done)
+    (moment, _), *_ = took = another.taken(True)
+    assert 99 * 1000 + 100_000 <= sum(size for _, size in took) <= 2 * (99 * 1000 + 100_000)
+    assert 99 * 500 + 4000 <= sum(millis for _, millis in another.taken(False)) <= 2 * (99 * 500 + 4000)
+    assert moment > 1_795_900_090_000, "a round may take hours"
+    assert len(writes) < 30
 
 
 def test_each_round_has_its_own_requests_and_tables(tmp_path: Path) -> None:

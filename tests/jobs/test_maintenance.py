@@ -18,10 +18,12 @@ from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, maintain, plan_maintenance
 from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.shared_budgets import share_out
 from paimon_cli.jobs.service.table_round import RoundState, TableRound
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.local_storage import LocalStorage
+from tests.jobs.test_goal_rounds import turn
 from tests.jobs.test_leases import HandClock
 from tests.tables import make_table, named_files, write
 
@@ -162,6 +164,51 @@ def test_bytes_go_to_the_most_urgent_and_the_rest_is_named(shop: Shop) -> None:
     assert done["other"].snapshots_expired == 4, "expiry reads no data"
     assert "PD027" in {finding.code for finding in done["other"].findings or ()}
     assert shop.run(shop.budget(size=size_of(other)))["other"].buckets == 1
+
+
+def test_what_can_never_fit_holds_back_nothing_and_is_named(shop: Shop) -> None:
+    """One of the most urgent table, and in a table with buckets of different sizes, the one with the most runs."""
+    huge, other = shop.add("huge", 9), shop.add("other", 6)
+    needed, size = size_of(huge), size_of(other)
+    assert needed > size
+    planned = shop.plan(shop.budget(size=size))
+    assert [(planned[name].buckets, planned[name].left_buckets) for name in ("huge", "other")] == [(0, 1), (1, 0)]
+    done = shop.run(shop.budget(size=size))
+    assert [(done[name].buckets, done[name].left_buckets) for name in ("huge", "other")] == [(0, 1), (1, 0)]
+    names = f"1 bucket is larger than the whole budget; bucket-0 needs --budget {needed}b"
+    assert done["huge"].beyond_budget == planned["huge"].beyond_budget == names and not done["other"].beyond_budget
+    done = shop.run(shop.budget(size=needed))
+    assert done["huge"].buckets == 1 and not done["huge"].beyond_budget
+
+
+def test_what_is_given_back_goes_to_the_next_most_urgent_as_a_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing, other = shop.add("failing", 9), shop.add("other", 6)
+
+    def fail_first(context: TableContext, *given: object, **named: object) -> object:
+        if context.url == failing.url:
+            raise NotSupported("this table cannot be compacted")
+        return run_compact(context, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(service_turn, "run_compact", fail_first)
+    monkeypatch.setattr("paimon_cli.jobs.service.compaction_service.SMALL_BYTES", -1)
+    done = shop.run(shop.budget(size=size_of(failing) + size_of(other) // 2))
+    assert (done["other"].buckets, done["other"].left_buckets) == (1, 0)
+
+
+def test_a_service_saves_for_what_fits_later_and_passes_what_never_fits() -> None:
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    budget.settle(budget.reserve(700), 700)
+    turns = [turn("huge", (0.0, 1001)), turn("next", (0.0, 100), (0.0, 301)), turn("last", (0.0, 5))]
+    assert share_out(turns, budget, is_by_goal=False) is None
+    assert [each.granted for each in turns] == [0, 100, 0], "less urgent ones wait, or the one that is saved for never fits"
+    assert "saved for next" in turns[2].budget_says and "were left when it asked" in turns[1].budget_says
+    assert "--budget 1001b/day" in turns[0].beyond_budget and not turns[1].beyond_budget
+    timed = Budget.of(Allowance(millis=60_000, is_daily=True), clock)
+    needed = 2 * int(timed.most_bytes)
+    (late,) = turns = [turn("huge", (0.0, needed))]
+    share_out(turns, timed, is_by_goal=False)
+    assert late.granted == 0 and "--budget 2min/day" in late.beyond_budget
 
 
 def test_what_a_turn_did_not_use_of_its_reservation_goes_to_others() -> None:

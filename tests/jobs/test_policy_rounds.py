@@ -210,7 +210,7 @@ def test_the_explanation_shares_the_budget_too(tmp_path: Path) -> None:
     rules = policy(f"catalog:\n  budget: {size + size // 2} b/day\n  goal: latency\n  caps: {{runs: 1}}")
     served = [ServedTable(name, lambda name=name: tables[name].supported, rules) for name in tables]  # type: ignore[misc]
     found = [*decisions_of(served, SystemClock(), 60)]
-    assert sorted(each.decision for each in found) == [NextStep.COMPACT, RoundState.NOTHING]
+    assert sorted(each.decision for each in found) == [NextStep.COMPACT, RoundState.OVER_BUDGET]
     (waiting,) = (each for each in found if each.decision != NextStep.COMPACT)
     assert (
         "of the budget were left when it asked" in waiting.why_not

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.options.option_text import human_size
-from paimon_cli.requests.upkeep import Allowance
+from paimon_cli.requests.upkeep import DAY_UNIT, Allowance
 from paimon_cli.storage.injected import Clock
 
 DAY_MILLIS = 86_400_000
@@ -30,7 +31,8 @@ class Budget:
     """The rest of an allowance. Turns that run side by side reserve their bytes before they read. Thread-safe.
 
     `ends_millis`: when nothing more of a single run begins; `left_bytes`: what may still be read; None: no such limit. `daily`:
-    the allowance of a service, in place of these. `charges_upkeep`: expiry and orphans are paid from it, too.
+    the allowance of a service, in place of these. `charges_upkeep`: expiry and orphans are paid from it, too. `whole_size`:
+    `left_bytes` at the begin. `reserved`: bytes that turns at work may still take, or give back.
     """
 
     clock: Clock
@@ -38,6 +40,8 @@ class Budget:
     left_bytes: int | None = None
     daily: DailyAllowance | None = None
     charges_upkeep: bool = False
+    whole_size: int | None = None
+    reserved: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -55,7 +59,8 @@ class Budget:
         if allowance.is_daily:
             return cls(clock, daily=DailyAllowance.of(allowance, clock.now_millis(), spent), charges_upkeep=True)
         ends = None if allowance.millis is None else clock.now_millis() + allowance.millis
-        return cls(clock, ends, allowance.size, charges_upkeep=charges_upkeep and allowance.size is not None)
+        size = allowance.size
+        return cls(clock, ends, size, charges_upkeep=charges_upkeep and size is not None, whole_size=size)
 
     @property
     def is_over(self) -> bool:
@@ -85,6 +90,17 @@ class Budget:
             return float("inf") if self.left_bytes is None else self.left_bytes
 
     @property
+    def whole_bytes(self) -> int | None:
+        """More than that the whole budget never suffices for, whatever is left of it; None without such a limit."""
+        return self.whole_size if self.daily is None else int(self.most_bytes)
+
+    def needed_text(self, size: int) -> str:
+        """The smallest budget that suffices for this many bytes, as an option."""
+        if self.daily is None or self.daily.is_size:
+            return f"{size}b{'' if self.daily is None else DAY_UNIT}"
+        return str(Allowance(millis=60_000 * math.ceil(size * self.daily.per_byte / 60_000), is_daily=True))
+
+    @property
     def left(self) -> int | None:
         """What is left now, in bytes or millis; None without a limit."""
         with self._lock:
@@ -101,6 +117,12 @@ class Budget:
             if self.daily is not None:
                 return max(0, int(self.daily.left(self.clock.now_millis()) / self.daily.per_byte))
             return None if self.left_bytes is None else max(0, self.left_bytes)
+
+    @property
+    def unspent_size(self) -> int | None:
+        """What was not taken yet, in bytes, with what is only reserved; None without such a limit."""
+        left = self.left_size
+        return None if left is None else left + self.reserved
 
     @property
     def part_of_rate(self) -> float:
@@ -127,11 +149,13 @@ class Budget:
             if self.daily is not None:
                 granted = max(0, min(size, int(self.daily.left(self.clock.now_millis()) / self.daily.per_byte)))
                 self.daily.tokens -= granted * self.daily.per_byte
+                self.reserved += granted
                 return granted
             if self.left_bytes is None:
                 return None
             granted = max(0, min(size, self.left_bytes))
             self.left_bytes -= granted
+            self.reserved += granted
             return granted
 
     def is_kept_from(self, size: int) -> bool:
@@ -179,6 +203,7 @@ class Budget:
         if granted is None:
             return
         with self._lock:
+            self.reserved -= granted
             if self.daily is not None:
                 self.daily.settle(granted, used, millis, self.clock.now_millis())
             elif self.left_bytes is not None:

@@ -279,9 +279,12 @@ class CompactionService:
         known = self._known[turn.table]
         if turn.is_over or turn.is_unaffordable:
             plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
-            summary, left = CompactSummary(plan=plan), turn.budget.left_size
+            summary, left = CompactSummary(plan=plan), turn.budget.unspent_size
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
-            return TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
+            beyond = turn.beyond_budget
+            return TableRound(
+                turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left, beyond_budget=beyond
+            )
         request = self._request_for(ServedTable(turn.table, turn.open, turn.policy, turn.reads), request)
         began, taken = self.clock.now_millis(), list[TurnDone]()
         try:
@@ -354,11 +357,12 @@ def _noted(what: TableRound, turn: Turn, done: TurnDone, millis: int) -> TableRo
         upkeep=done.upkeep,
         left=done.left,
         expired_by=done.expired_by,
-        budget_left=turn.budget.left_size,
+        budget_left=turn.budget.unspent_size,
         upkeep_bytes=turn.upkeep_bytes,
         upkeep_seconds=0.0 if daily is None or daily.is_size else max(0.0, millis / 1000 - done.summary.seconds),
         lost_read=done.account.lost_read,
         lost_written=done.account.lost_written,
+        beyond_budget=turn.beyond_budget,
     )
 
 

@@ -1,8 +1,8 @@
 """Writes what each round of a service did into the ledger of its warehouse (`maintain/ledger`).
 
 A watcher of the service. A round in which nothing was done, and nothing failed, is not written. A round with a daily budget is
-announced before it spends, so that what it takes counts even if it is killed. An error of the ledger is a warning, one for each
-text, and never stops the service.
+announced before it spends, and again as its tables are done, so that what it takes counts even if it is killed. An error of the
+ledger is a warning, one for each text, and never stops the service.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import PaimonError
@@ -30,6 +30,40 @@ SHOWN_REASONS = 5
 MAX_WARNINGS = 20
 BEGUN = "begun"
 """The state of a step that was granted a part of a budget, and has not reported."""
+_MUCH = 0.25
+"""The part by which what a round may spend has changed when it is announced again: so a round writes few times."""
+
+
+@dataclass
+class _Announced:
+    """What a round may spend: of each table that is done what it took, of the others what they were granted. `written`: the bytes
+    and seconds in the ledger; `now`: those that are right.
+    """
+
+    begun: LedgerRound
+    steps: dict[str, LedgerStep]
+    written: tuple[float, float]
+    now: tuple[float, float]
+
+    @classmethod
+    def of(cls, begun: LedgerRound) -> _Announced:
+        spent = sum(step.charged_bytes for step in begun.steps), sum(step.charged_seconds for step in begun.steps)
+        return cls(begun, {step.table: step for step in begun.steps}, spent, spent)
+
+    def done(self, step: LedgerStep) -> bool:
+        """Count a table that is done; returns whether much has changed since it was written."""
+        granted = self.steps.get(step.table, LedgerStep(step.table, BEGUN))
+        took = LedgerStep(step.table, step.state, bytes_read=step.charged_bytes, seconds=step.charged_seconds)
+        self.steps[step.table] = took
+        size, seconds = self.now
+        size, seconds = size + took.bytes_read - granted.bytes_read, seconds + took.seconds - granted.seconds
+        self.now = size, seconds
+        return any(abs(now - before) > _MUCH * before for now, before in zip(self.now, self.written, strict=True))
+
+    def at(self, now_millis: int) -> LedgerRound:
+        """What is to be written. All that was taken counts from now on, so that none of it is forgotten too early."""
+        self.written, steps = self.now, tuple(self.steps.values())[:MOST_STEPS]
+        return replace(self.begun, seconds=max(0, now_millis - self.begun.started) / 1000, steps=steps)
 
 
 @dataclass(eq=False)
@@ -48,6 +82,7 @@ class LedgerWatcher:
     _before: Counter[str] = field(default_factory=Counter)
     _done: dict[str, TableRound] = field(default_factory=dict)
     _begun: LedgerRound | None = None
+    _announced: _Announced | None = None
     _tidy_due: int = 0
     _warned: set[str] = field(default_factory=set)
 
@@ -60,6 +95,7 @@ class LedgerWatcher:
         begun = self._begun = LedgerRound(self.service, number, started_millis, 0.0, len(grants), steps=steps)
         try:
             within(self.seconds, lambda: self.ledger.begin(begun), LEDGER_DIRECTORY)
+            self._announced = _Announced.of(begun)
         except (PaimonError, OSError) as error:
             self._warn(error)
 
@@ -69,16 +105,27 @@ class LedgerWatcher:
     def table_done(self, done: TableRound) -> None:
         if is_worth_noting(done):
             self._done[done.table] = done
+        if self._announced is not None and self._announced.done(step_of(done)):
+            self._announce_again(self._announced.at(self.clock.now_millis()))
         left = [each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_over_budget]
         if any(each.reason.startswith(TOO_MANY_RUNS) for each in left):
             self._warn_once(f"{shown_name(done.table)} has buckets above the cap on runs that the budget does not suffice for")
+        if done.beyond_budget:
+            name = shown_name(done.table)
+            self._warn_once(f"{name}: {done.beyond_budget}; it is passed over until then", f"beyond the budget: {name}")
         self.inner.table_done(done)
+
+    def _announce_again(self, begun: LedgerRound) -> None:
+        try:
+            within(self.seconds, lambda: self.ledger.goes_on(begun), LEDGER_DIRECTORY)
+        except (PaimonError, OSError) as error:
+            self._warn(error)
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         now = Counter(self.requests)
         asked, self._before = now - self._before, now
         noted, self._done = [*self._done.values()], {}
-        begun, self._begun = self._begun, None
+        begun, self._begun, self._announced = self._begun, None, None
         self.inner.round_done(done, pause_seconds)
         try:
             is_there = True
@@ -100,9 +147,10 @@ class LedgerWatcher:
     def _warn(self, error: Exception) -> None:
         self._warn_once(f"the ledger is incomplete: {error}")
 
-    def _warn_once(self, text: str) -> None:
-        if text not in self._warned and len(self._warned) < MAX_WARNINGS:
-            self._warned.add(text)
+    def _warn_once(self, text: str, key: str = "") -> None:
+        """`key`: what stands for texts in which numbers change."""
+        if (key or text) not in self._warned and len(self._warned) < MAX_WARNINGS:
+            self._warned.add(key or text)
             self.warn(text)
 
 

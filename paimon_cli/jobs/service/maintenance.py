@@ -74,7 +74,8 @@ class PlannedState:
 class MaintainedTable(ShownAsTable):
     """What a run has done with a table, or in a dry run would do.
 
-    `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time, or no budget.
+    `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time, or no budget;
+    `beyond_budget`: the compactions that the whole budget does not suffice for, with the one that they need.
     `findings`: what `health` still finds; None if the table was not examined. `stale_files`: files with an older bucket count
     than their partition, whose rows were moved; `rescaled_to`: the bucket count of a rescale that had been interrupted, and was
     finished.
@@ -103,6 +104,7 @@ class MaintainedTable(ShownAsTable):
     left_buckets: int = 0
     left_bytes: int = 0
     left: tuple[str, ...] = ()
+    beyond_budget: str = ""
     seconds: float = 0.0
     findings: tuple[Finding, ...] | None = None
     error: str | None = None
@@ -128,6 +130,7 @@ class MaintainedTable(ShownAsTable):
             left_buckets=left.buckets,
             left_bytes=left.size,
             left=left.steps,
+            beyond_budget=done.beyond_budget,
             seconds=summary.seconds,
             findings=findings,
             error=None if error is None else error.message,
@@ -305,14 +308,15 @@ def plan_maintenance(
     looks = look_at_each(needed, [table for table in tables if is_bounded(table)], table_seconds, 1, _name)
     turns = sorted((turn for turn in looks if isinstance(turn, Turn)), key=lambda turn: turn.need)
     budgets.share_out(turns)
-    shares = {turn.table: (turn.granted, turn.budget_says) for turn in turns}
+    shares = {turn.table: turn for turn in turns}
 
     def planned(table: ServedTable) -> tuple[MaintainedTable, PaimonError | None]:
         if table.policy.is_closed(clock.now_millis()):
             return MaintainedTable(table.name, RoundState.CLOSED), None
-        size, says = shares.get(table.name, (None, ""))
-        limited = replace(requests[table.name], budget_bytes=size, budget_says=says)
-        return _planned(table, limited, progress, budgets.of(table.name))
+        request, turn = requests[table.name], shares.get(table.name)
+        limited = request if turn is None else turn.within_budget(request)
+        row, problem = _planned(table, limited, progress, budgets.of(table.name))
+        return replace(row, beyond_budget="" if turn is None else turn.beyond_budget), problem
 
     for table, found in zip(tables, look_at_each(planned, tables, table_seconds, 1, _name), strict=True):
         if isinstance(found, PaimonError):

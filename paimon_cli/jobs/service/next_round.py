@@ -25,7 +25,7 @@ from paimon_cli.storage.time_bounds import look_at_each
 
 
 class NextStep:
-    """What the next round begins with in a table; `RoundState.NOTHING` is another one."""
+    """What the next round begins with in a table; `RoundState.NOTHING` and `OVER_BUDGET` are others."""
 
     COMPACT = "compact"
     EXPIRE = "expire"
@@ -125,7 +125,7 @@ def _waits(table: ServedTable, now: int) -> RoundDecision:
 
 def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
     context, options = turn.context(), table.open().options if table.policy.met else None
-    request = replace(table.limited(REQUEST), budget_bytes=turn.granted, budget_says=turn.budget_says)
+    request = turn.within_budget(table.limited(REQUEST))
     plan = CompactionPlan(turn.snapshot_id, apply_limits(() if turn.plan is None else turn.plan.decisions, request))
     skipped = [decision for decision in plan.decisions if isinstance(decision, SkippedBucket)]
     left, expiring = left_of(plan.decisions), []
@@ -136,7 +136,7 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
     why += [f"{len(plan.postponed)} x rows wait for a bucket"] if plan.postponed else []
     return RoundDecision(
         table.name,
-        NextStep.COMPACT if plan.picked else NextStep.EXPIRE if expiring else RoundState.NOTHING,
+        _next_step(plan, expiring),
         None,
         plan.picked,
         plan.work.size,
@@ -151,6 +151,15 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
         None if turn.problem is None else turn.problem.message,
         (table.source_of_reads or NO_SOURCE) if turn.is_by_goal else "",
     )
+
+
+def _next_step(plan: CompactionPlan, expiring: Sequence[str]) -> str:
+    if plan.picked:
+        return NextStep.COMPACT
+    if expiring:
+        return NextStep.EXPIRE
+    is_over = any(isinstance(decision, SkippedBucket) and decision.is_over_budget for decision in plan.decisions)
+    return RoundState.OVER_BUDGET if is_over else RoundState.NOTHING
 
 
 def _lines(table: ServedTable, options: TableOptions | None) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from paimon_cli.jobs.compact_request import (
     CompactRequest,
     States,
     apply_limits,
+    by_urgency,
     plan_compaction,
 )
 from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
@@ -48,6 +49,7 @@ from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.option_text import printable
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import What
 from paimon_cli.storage.time_bounds import within
@@ -126,7 +128,9 @@ class Turn:
     `budget_says`: why they are not more.
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
     `is_shared`: other services may have had the table since it was planned.
-    `wanted`: by each compaction, split and merge of buckets; `is_by_goal`: whether a goal gave the scores.
+    `wanted`: by each compaction, split and merge of buckets, the most urgent first; `largest`: where the largest one is;
+    `unpaid`: those for which the budget may suffice once other turns give something back. `is_by_goal`: whether a goal gave the
+    scores.
     `findings`: None if the table was not examined. `lag`: of the newest commit of `ingest`; None if none was seen.
     `problem`: why it cannot be compacted, if there is more to do than that.
     """
@@ -147,6 +151,8 @@ class Turn:
     budget: Budget
     opened: TableContext | None = field(repr=False)
     wanted: tuple[WantedMerge, ...] = ()
+    unpaid: tuple[WantedMerge, ...] = ()
+    largest: str = ""
     granted: int | None = None
     budget_says: str = ""
     used: int = 0
@@ -178,9 +184,15 @@ class Turn:
         """All of it, if the turn is not taken."""
         return Left(self.figures.picked, self.need.size, self.steps)
 
-    def reserve(self, budget: Budget) -> None:
-        """Reserve bytes of the budget of the run for the compaction."""
-        self.budget, self.granted = budget, budget.reserve(self.need.size)
+    @property
+    def beyond_budget(self) -> str:
+        """The compactions that the whole budget does not suffice for, and what would; empty for none."""
+        whole = self.budget.whole_bytes
+        sizes = [wanted.size for wanted in self.wanted if whole is not None and wanted.size > whole]
+        if not sizes:
+            return ""
+        many = "1 bucket is" if len(sizes) == 1 else f"{len(sizes):,} buckets are"
+        return f"{many} larger than the whole budget; {self.largest} needs --budget {self.budget.needed_text(max(sizes))}"
 
     @property
     def is_unaffordable(self) -> bool:
@@ -188,9 +200,10 @@ class Turn:
         return self.steps == (COMPACTION,) and self.granted == 0 and self.need.size > 0
 
     def top_up(self) -> None:
-        """Reserve what has been given back meanwhile, if it needs more than it was granted."""
-        if self.granted is not None and not self.budget_says:
-            self.granted += self.budget.reserve(self.need.size - self.granted) or 0
+        """Reserve what has been given back meanwhile for compactions that the budget did not suffice for."""
+        for wanted in self.unpaid:
+            if self.budget.reserve_all(wanted.size):
+                self.granted = (self.granted or 0) + wanted.size
 
     @property
     def may_grow(self) -> int:
@@ -221,7 +234,9 @@ class Turn:
 
     def charge(self, versions: int) -> None:
         """Charge upkeep of so many versions, before it begins."""
-        self.used, self.upkeep_bytes = self.used + VERSION_BYTES * versions, self.upkeep_bytes + VERSION_BYTES * versions
+        size = VERSION_BYTES * versions
+        self.upkeep_bytes += size
+        self.used += size if self.budget.charges_upkeep else 0  # or less would be given back of what compactions did not use
 
     def context(self) -> TableContext:
         if self.opened is None:
@@ -230,9 +245,13 @@ class Turn:
 
     def unaffordable_plan(self) -> CompactionPlan:
         """The plan, in which each compaction says why it is left."""
-        plan = self.plan or CompactionPlan(self.snapshot_id)
-        limits = CompactRequest("minor", budget_bytes=0, budget_says=self.budget_says)
-        return replace(plan, decisions=apply_limits(plan.decisions, limits))
+        plan, limits = self.plan or CompactionPlan(self.snapshot_id), CompactRequest("minor")
+        return replace(plan, decisions=apply_limits(plan.decisions, replace(self.within_budget(limits), budget_bytes=0)))
+
+    def within_budget(self, request: CompactRequest) -> CompactRequest:
+        """The request with what the turn was granted."""
+        whole = self.budget.whole_bytes
+        return replace(request, budget_bytes=self.granted, budget_says=self.budget_says, budget_whole=whole)
 
     def without_plan(self) -> Turn:
         return replace(self, plan=None, opened=None)
@@ -280,7 +299,8 @@ def look(
     findings = None if examine_seconds is None else _findings_of(examined, examine_seconds)
     if lag is None and examine_seconds is not None:
         lag = _lag_of(examined, examine_seconds)
-    options = context.options
+    options, work = context.options, by_urgency(plan.decisions)
+    largest = max(work, key=lambda task: task.read_size, default=None)
     counts = forced_every(options) is not None and any(decision.state.waits for decision in plan.decisions)
     return Turn(
         table=table,
@@ -302,9 +322,9 @@ def look(
                 task.runs_before,
                 waiting_rows(context.mode, task.bucket, task.files) > 0,
             )
-            for part in (plan.regrouped, plan.tasks, plan.postponed)
-            for task in part
+            for task in work
         ),
+        largest="" if largest is None else _place(context, largest),
         plan=plan,
         budget=Budget(context.clock),
         opened=context,
@@ -313,6 +333,13 @@ def look(
         problem=problem,
         is_by_goal=request.merges is not None,
     )
+
+
+def _place(context: TableContext, task: CompactionTask | PostponedRows | RegroupedPartition) -> str:
+    """Where a compaction is: a bucket, or the partition whose buckets it is about."""
+    if isinstance(task, CompactionTask):
+        return printable(context.bucket_path(task.partition, task.bucket))
+    return printable(context.partition_path_of(task.partition).rstrip("/")) or "the table"
 
 
 def _findings_of(table: ExaminedTable, seconds: float) -> Findings:
@@ -422,7 +449,7 @@ class _Steps:
         ready = _ready_plan(turn, context, self.plan_seconds)
         # writers may have added files to what was granted
         grown = turn.grow() if ready is None and turn.may_grow else 0
-        limited = replace(self.request, turn_bytes=turn.turn_bytes, budget_bytes=turn.granted, budget_says=turn.budget_says)
+        limited = replace(turn.within_budget(self.request), turn_bytes=turn.turn_bytes)
         try:
             run_compact(
                 context,

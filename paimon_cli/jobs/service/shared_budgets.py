@@ -1,7 +1,7 @@
 """The budgets of tables: that of the call, or one for each line of a policy, which the tables that it is about share.
 
-Without a goal, each table takes what it needs, or what is left, the most urgent first. With one, the compactions of all tables
-ask one by one, the most urgent first.
+Without a goal, the tables ask one after the other, the most urgent first, each for its compactions. With one, the compactions of
+all tables ask one by one, the most urgent first. What the whole budget does not suffice for holds back nothing.
 """
 
 from __future__ import annotations
@@ -158,9 +158,12 @@ class DividedBudget:
 
 def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = None, *, is_by_goal: bool) -> SavedFor | None:
     """Reserve the budget for all turns, given in the order of their need. Returns what the budget is saved for."""
-    if not is_by_goal or not budget.bounds_bytes:
+    if not budget.bounds_bytes:
         for turn in turns:
-            turn.reserve(budget)
+            turn.budget, turn.granted = budget, None
+        return None
+    if not is_by_goal:
+        _share_by_need(turns, budget)
         return None
     if saving is not None and any(turn.table == saving.table for turn in turns):
         divided = DividedBudget(budget, earlier=saving)
@@ -176,3 +179,21 @@ def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = N
         if not refusal:
             turn.granted = (turn.granted or 0) + wanted.size
     return divided.saving
+
+
+def _share_by_need(turns: Sequence[Turn], budget: Budget) -> None:
+    """Reserve the budget for whole compactions, in the order of the turns. A single run does not come again, so that it takes
+    what fits. A service saves for the first one that does not fit yet.
+    """
+    whole, saved = budget.whole_bytes, ""
+    for turn in turns:
+        turn.budget, turn.granted, unpaid = budget, 0, list[WantedMerge]()
+        for wanted in turn.wanted:
+            if not saved and budget.reserve_all(wanted.size):
+                turn.granted += wanted.size
+            elif whole is None or wanted.size <= whole:
+                size, left = human_size(wanted.size), f"{budget.left_text or 'nothing'} of the budget"
+                turn.budget_says = turn.budget_says or saved or f"it reads {size}, and {left} were left when it asked"
+                unpaid += [] if saved else [wanted]
+                saved = saved if budget.daily is None else saved or f"the budget is saved for {turn.table}, which reads {size}"
+        turn.unpaid = tuple(unpaid)

@@ -43,9 +43,11 @@ class TableRound:
 
     `figures`: its figures when it was last planned. `is_new`: whether that was in this round. `findings`: None before it was
     examined. `lag`: of the last commit of `ingest` that was seen. `left`: what its turn did not do; `is_unfinished`: the next
-    round does. `expired_by`: the snapshots that dropped partitions. `budget_left`: bytes that the budget afterwards suffices for;
-    None without one. `upkeep_bytes`: what it was charged for expiry and orphans; `upkeep_seconds`: of a budget in time, all that
-    the turn took besides the compaction. `lost_read`, `lost_written`: bytes of compactions that came to nothing.
+    round does. `expired_by`: the snapshots that dropped partitions. `budget_left`: bytes of the budget that were not taken until
+    then, with those that other turns have reserved; None without one. `upkeep_bytes`: what it was charged for expiry and orphans;
+    `upkeep_seconds`: of a budget in time, all that the turn took besides the compaction. `lost_read`, `lost_written`: bytes of
+    compactions that came to nothing. `beyond_budget`: the compactions that the whole budget does not suffice for, with the one
+    that they need.
     """
 
     table: str
@@ -65,6 +67,7 @@ class TableRound:
     upkeep_seconds: float = 0.0
     lost_read: int = 0
     lost_written: int = 0
+    beyond_budget: str = ""
 
 
 @dataclass(frozen=True)
