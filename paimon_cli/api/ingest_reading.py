@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from paimon_cli.api.ingest_run import IngestRun
-from paimon_cli.api.ingest_sources import EventSource, EventSources
+from paimon_cli.api.ingest_sources import STANDARD_INPUT, EventSource, EventSources
 from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.changes.read_marks import LastEvent, has_changed
 from paimon_cli.ingest.changes.transaction_ends import HeldTransaction
@@ -96,7 +96,12 @@ class FileReading(EventReading):
         """The events of a file in blocks that end with a transaction, but for the last one."""
         size = self.run.block_bytes
         held = HeldTransaction(self.run.format.name, size)
-        for lines in source.blocks(size, begin, is_growing=self.follows):
+        is_bad = self.follows or self.run.stops or source.name == STANDARD_INPUT
+
+        def torn() -> None:
+            self.run.site.runtime.warn(f"{source.name}: its last line has no end and is no JSON, and waits for the next run")
+
+        for lines in source.blocks(size, begin, is_growing=self.follows, on_torn=None if is_bad else torn):
             if (released := held.released(lines)) is not None:
                 yield released
         if (rest := held.rest()) is not None:

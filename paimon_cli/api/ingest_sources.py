@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
@@ -30,12 +30,14 @@ class EventSource:
     stream: BinaryIO
     is_begun: bool = True
 
-    def blocks(self, size: int, begin: int = 0, *, is_growing: bool = False) -> Iterator[EventLines]:
-        """Its events from a position on, in blocks of about that many bytes. `is_growing`: its last line may not be complete."""
+    def blocks(
+        self, size: int, begin: int = 0, *, is_growing: bool = False, on_torn: Callable[[], None] | None = None
+    ) -> Iterator[EventLines]:
+        """Its events from a position on, in blocks of about that many bytes; see `event_blocks`."""
         if begin:
             with reading(self.name):
                 self.stream.seek(begin)
-        return event_blocks(self.stream, self.name, size, begin, is_growing=is_growing)
+        return event_blocks(self.stream, self.name, size, begin, is_growing=is_growing, on_torn=on_torn)
 
 
 @dataclass(frozen=True)

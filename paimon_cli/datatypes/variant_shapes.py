@@ -33,7 +33,7 @@ _IS_PRIMITIVE = _HEADERS & 3 == NodeKind.PRIMITIVE
 _IS_KNOWN = ~_IS_PRIMITIVE | (len(PAYLOADS) > _HEADERS >> 2)
 _SIZES = np.where(_IS_SHORT_TEXT, _HEADERS >> 2, PAYLOADS[np.where(_IS_PRIMITIVE & _IS_KNOWN, _HEADERS >> 2, 0)])
 """By header byte: the bytes that follow in a leaf; of longer texts and binary values, those of their length."""
-_WORDS = pa.array(["null", "true", "false"])
+_WORDS = ("null", "true", "false")
 
 
 def _classes() -> np.ndarray:
@@ -144,7 +144,7 @@ class _ShapedTexts:
         if kind == Primitive.NULL:
             self._budget.spend(len(headers), 0)
             is_one = (headers == headers[0]).all()
-            return [_WORDS[int(headers[0]) >> 2].as_py() if is_one else _WORDS.take(pa.array(headers >> 2))]
+            return [_WORDS[int(headers[0]) >> 2].as_py() if is_one else pa.array(_WORDS).take(pa.array(headers >> 2))]
         if kind in (Primitive.TEXT, Primitive.BINARY):
             sized = np.flatnonzero(~_IS_SHORT_TEXT[headers])
             ends[sized] += self._content.numbers(nodes.starts[sized] + 1, np.full(len(sized), 4))

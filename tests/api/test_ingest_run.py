@@ -528,6 +528,20 @@ def test_updates_without_the_row_before_are_counted(tmp_path: Path) -> None:
         Catalog(str(tmp_path)).ingest(written(tmp_path / "e.json", *events), format="debezium", into="shop", primary_key="id")
 
 
+def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
+    """Set apart, it would be lost: its mark would lie within a line."""
+    one, two = (json.dumps(debezium("t", "c", None, {"id": n})).encode() for n in range(2))
+    file, letters = tmp_path / "e.json", tmp_path / "letters.json"
+    file.write_bytes(one + b"\n" + two[:30])
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "on_error": str(letters)}
+    with pytest.warns(UserWarning, match="its last line has no end and is no JSON, and waits for the next run"):
+        Catalog(str(tmp_path)).ingest(str(file), **given)
+    assert not letters.read_bytes()
+    file.write_bytes(one + b"\n" + two)
+    (done,) = Catalog(str(tmp_path)).ingest(str(file), **given)
+    assert done.inserts == 1 and len(rows_of(tmp_path, "t")) == 2
+
+
 def test_many_tables_share_a_line_of_the_summary(tmp_path: Path) -> None:
     events = [debezium(f"t{n}", "u", None, {"id": 1}) for n in range(6)]
     with pytest.warns(UserWarning, match="6 tables: 6 updates came without the row before") as warned:

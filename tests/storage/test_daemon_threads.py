@@ -52,7 +52,11 @@ def test_one_call_needs_no_thread(started: list[threading.Thread]) -> None:
 
 def test_a_thread_that_hangs_holds_up_nobody() -> None:
     never = threading.Event()
-    hanging = begin_thread(lambda: never.wait() and None, "hangs")
+
+    def hang() -> None:
+        never.wait()
+
+    hanging = begin_thread(hang, "hangs")
     ends = [begin_thread(lambda: None, "works") for _ in range(40)]
     assert all(end.wait(20) for end in ends) and not hanging.is_set()
     never.set()

@@ -15,7 +15,7 @@ from paimon_cli.ingest.changes.event_formats import EventFormat, Path
 from paimon_cli.ingest.changes.event_images import Flags, one_array, surrogate_in
 from paimon_cli.ingest.changes.event_lines import parsed_objects
 from paimon_cli.ingest.changes.json_shapes import MAX_LEVELS, JsonKind, Shape, TooWide, arrow_of, merged, shape_of
-from paimon_cli.ingest.changes.read_events import EventParts, changes_in, field_of
+from paimon_cli.ingest.changes.read_events import EventParts, ReadParts, changes_in, field_of
 from paimon_cli.ingest.json_rows import parsed_line
 
 _MAX_LESSONS = 4
@@ -48,6 +48,9 @@ class FrameParts(EventParts):
 
     framed: FramedEvents
     at: Indices
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadParts, (dict(self),)  # not with the events of all other tables
 
     def __getitem__(self, key: str) -> pa.Array:
         if key in self.framed.columns:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from lzma import LZMAError
@@ -144,10 +145,19 @@ def pieces_of(
     return both.take(pa.array(np.arange(0, 2 * len(starts), 2)))
 
 
-def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is_growing: bool = False) -> Iterator[EventLines]:
+def event_blocks(
+    stream: BinaryIO,
+    source: str,
+    size: int,
+    begin: int = 0,
+    *,
+    is_growing: bool = False,
+    on_torn: Callable[[], None] | None = None,
+) -> Iterator[EventLines]:
     """The lines of a stream in blocks of about `size` bytes. Empty lines are left out.
 
-    `begin`: the position where the stream stands. `is_growing`: a last line without an end is not read yet.
+    `begin`: the position where the stream stands. `is_growing`: a last line without an end is not read yet. `on_torn`: is called
+    for one that is no JSON, which is not read yet either.
 
     Raises `BadInput` for a damaged archive, and for a line of more than `MAX_EVENT_BYTES`.
     """
@@ -163,13 +173,28 @@ def event_blocks(stream: BinaryIO, source: str, size: int, begin: int = 0, *, is
                     what = f"{source}: an event of more than {MAX_EVENT_BYTES >> 20} MB"
                     raise BadInput(what, f"it begins before byte {position + len(block)}", source=source)
             is_torn = is_growing and not block.endswith(b"\n")
+            whole = block.rfind(b"\n") + 1
+            if on_torn is not None and _is_torn(block[whole:]):
+                is_torn = True
+                on_torn()
             if is_torn:
-                block = block[: block.rfind(b"\n") + 1]
+                block = block[:whole]
             if block:
                 yield lines_of(block, source, position)
             if is_torn:  # the stream stands within a line, also if its rest has come meanwhile
                 return
             position += len(block)
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a line without an end looks as if more of it is to come."""
+    try:
+        json.loads(line)
+    except RecursionError:
+        return False
+    except ValueError:
+        return bool(line.strip())
+    return False
 
 
 @contextmanager

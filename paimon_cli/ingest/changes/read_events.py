@@ -95,16 +95,16 @@ class ReadEvents:
     parts: EventParts
     keys: ImageKeys
 
-    def slice(self, begin: int, count: int) -> ReadEvents:
+    def between(self, begin: int, end: int) -> ReadEvents:
         """Consecutive events, and their rows."""
-        rows = self.rows_of(begin, count)
+        rows = self.rows_between(begin, end)
         before, after = self.before.slice(rows), self.after.slice(rows)
-        lines, parts = self.lines.slice(begin, count), self.parts.slice(begin, count)
+        lines, parts = self.lines.slice(begin, end - begin), self.parts.slice(begin, end - begin)
         return ReadEvents(lines, self.event[rows] - begin, before, after, parts, self.keys)
 
-    def rows_of(self, begin: int, count: int) -> slice:
+    def rows_between(self, begin: int, end: int) -> slice:
         """The rows of consecutive events."""
-        return slice(*np.searchsorted(self.event, (begin, begin + count)).tolist())
+        return slice(*np.searchsorted(self.event, (begin, end)).tolist())
 
     def names_before(self, row: int) -> frozenset[str]:
         """The columns that the event of a row names in its image before, or in its only one. The event is parsed again."""

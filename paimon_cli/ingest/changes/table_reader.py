@@ -137,10 +137,10 @@ class TableReader:
             return [events]
         found, bad = list[TableEvents](), list(events.bad)
         for begin, end in pairwise((0, *cuts, len(lines))):
-            read = events.read.slice(begin, end - begin)
+            read = events.read.between(begin, end)
             before = [one for one in bad if end == len(lines) or one.position < lines.positions[end]]
             bad = [one for one in bad if one not in before]
-            operations = events.operations[events.read.rows_of(begin, end - begin)]
+            operations = events.operations[events.read.rows_between(begin, end)]
             forms = self._forms(read, None)
             found.append(replace(events, read=read, operations=operations, forms=forms, bad=tuple(before)))
         return found
