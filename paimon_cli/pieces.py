@@ -163,7 +163,7 @@ class Pieces:
     csv_block_bytes: int = 8 << 20
     """Bytes of CSV that are parsed at a time. Also the maximum length of a CSV row."""
     search_bytes: int = 512 << 10
-    """Bytes of events in which a key is looked for at a time."""
+    """Bytes of text in which line ends or keys are looked for at a time; they fit the cache of a processor."""
     search_sample_bytes: int = 64 << 10
     """Bytes of a block that show which bytes are rare."""
     event_block_bytes: int = 32 << 20
@@ -258,6 +258,8 @@ class Pieces:
     """Plans kept for waiting turns."""
     packed_rounds: int = 5_000
     """Rounds of a ledger in one pack."""
+    waiting_threads: int = 16
+    """Threads of a process that wait for their next call; others end."""
     submitted_calls: int = 1_024
     """Calls in threads that are submitted at a time, before their results are consumed."""
 

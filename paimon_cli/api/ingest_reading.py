@@ -12,7 +12,7 @@ from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.changes.read_marks import LastEvent, has_changed
 from paimon_cli.ingest.changes.transaction_ends import HeldTransaction
 from paimon_cli.ingest.input_files import SourceFile
-from paimon_cli.storage.injected import SystemClock
+from paimon_cli.storage.injected import Clock, SystemClock
 
 
 class EventReading(ABC):
@@ -34,24 +34,30 @@ class EventReading(ABC):
 @dataclass
 class FileReading(EventReading):
     """Files, and standard input. `_stamps`: size and time of the files when they were last read, by path; `_last`: the last event
-    that was read of each source.
+    that was read of each source. `_due`: when the tables commit, also if a file grows as fast as it is read.
     """
 
     run: IngestRun
     sources: EventSources
     follows: bool
+    clock: Clock = field(default_factory=SystemClock)
+    _due: int = 0
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _last: dict[str, LastEvent] = field(default_factory=dict)
 
     def round(self) -> None:
+        self._next()
         for file in self.sources.files(may_come=self.follows):
             self._read_file(file)
 
     def committed(self) -> None:
         """The marks of the tables say all."""
 
+    def _next(self) -> None:
+        self._due = self.clock.now_millis() + self.run.interval_millis
+
     def wait(self) -> None:
-        SystemClock().sleep(self.run.interval_millis / 1000)
+        self.clock.sleep(self.run.interval_millis / 1000)
 
     def _read_file(self, file: SourceFile | None) -> None:
         """Read a file from where this run has read it to, unless it has not changed."""
@@ -77,8 +83,9 @@ class FileReading(EventReading):
             begin = lines.end
             if len(lines) and previous is not None:
                 self._last[key] = LastEvent(int(lines.positions[-1]), previous)
-            if run.is_full:
+            if run.is_full or (self.follows and self.clock.now_millis() >= self._due):
                 run.commit()
+                self._next()
         if last is not None:
             raise has_changed(source.name, last.mark)
         for target in run.resumed(key):

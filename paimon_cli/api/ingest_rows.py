@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.api.ingest_schema import EventColumns, FollowingTable, refused_kinds, sequence_column
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
@@ -152,15 +153,9 @@ class EventTable(FollowingTable):
         schema, tables = self.schema, list[pa.Table]()
         assert schema is not None
         for part in parts:
-            columns = {
-                column.name: pa.chunked_array(
-                    [cast_column(one, column.type) for one in part[column.name].chunks], arrow_type(column.type)
-                )
-                if column.name in part.column_names
-                else pa.nulls(part.num_rows, arrow_type(column.type))
-                for column in schema.fields
-            }
-            tables.append(pa.table({**columns, KIND_COLUMN: part[KIND_COLUMN].cast(pa.string())}))
+            given = dict(zip(part.column_names, part.columns, strict=True))
+            columns = {column.name: _in_type(given.get(column.name), column.type, part.num_rows) for column in schema.fields}
+            tables.append(pa.table({**columns, KIND_COLUMN: given[KIND_COLUMN].cast(pa.string())}))
         return pa.concat_tables(tables)
 
     def expect_one_schema(self, table: SourceTable) -> None:
@@ -172,3 +167,11 @@ class EventTable(FollowingTable):
                 f"{names} would be merged in {self.name}", "they are different tables", "name one with --table-mapping"
             )
         self.sources = sources
+
+
+def _in_type(cells: pa.ChunkedArray | None, t: DataType, rows: int) -> pa.ChunkedArray | pa.Array:
+    """A column that was made when it had this type, or a narrower one; null if it did not exist then."""
+    kind = arrow_type(t)
+    if cells is None:
+        return pa.nulls(rows, kind)
+    return cells if cells.type == kind else pa.chunked_array([cast_column(one, t) for one in cells.chunks], kind)

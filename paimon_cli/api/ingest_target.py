@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable, PlacedRows
@@ -48,8 +49,12 @@ NO_ROWS: Mapping[int, int] = MappingProxyType({})
 
 def counts_of(rows: pa.Table) -> Counter[int]:
     """How many rows there are of each kind."""
-    found = rows[KIND_COLUMN].cast(pa.string()).value_counts().to_pylist()
-    return Counter({KIND_TEXTS.index(one["values"]): one["counts"] for one in found})
+    found = Counter[int]()
+    for chunk in rows[KIND_COLUMN].chunks:
+        encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        kinds, counts = encoded.dictionary.to_pylist(), np.bincount(encoded.indices.to_numpy()).tolist()
+        found.update({KIND_TEXTS.index(kind): count for kind, count in zip(kinds, counts, strict=False) if count})
+    return found
 
 
 @dataclass(kw_only=True)
@@ -88,9 +93,10 @@ class IngestTarget(EventTable):
         properties = last.properties or {}
         marks, tables = marks_of_text(properties.get(MARKS_PROPERTY)), tables_of_text(properties.get(TABLES_PROPERTY, "[]"))
         if marks is None or tables is None:
+            lost = "the snapshot of its last commit has expired, and its record does not say it"
             raise Refused(
                 f"cannot determine how far user {self.user} has read its sources for {self.name}",
-                "the snapshot of its last commit has expired, and its record does not say it",
+                lost if MARKS_PROPERTY not in properties else "the properties of its last commit cannot be read",
                 "look which events are there, and go on with another --commit-user and sources that begin after them",
             )
         self.marks, self.sources, self.next_id = marks, self.sources | tables, last.identifier + 1

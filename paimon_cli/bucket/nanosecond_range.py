@@ -84,22 +84,49 @@ def checked_int96(
         yield batch
 
 
+def with_far_int96(batch: pa.RecordBatch, rough: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """A batch read from Parquet, with the INT96 `columns` in microseconds if they hold times that nanoseconds do not.
+
+    `rough`: the same columns read in microseconds. Raises `NotSupported` for such times in a nested column, or beside times with
+    nanoseconds.
+    """
+    for name in columns:
+        nanos, micros = batch.column(name), rough.column(name)
+        if _same_times(nanos, micros):
+            continue
+        if not pa.types.is_timestamp(nanos.type):
+            why = "it is nested, and this version reads such times as 64-bit nanoseconds"
+            raise NotSupported(f"column {name} holds a timestamp before 1677 or after 2262", why, "leave it out", column=name)
+        exact = nanos.cast(pa.int64()).fill_null(0).to_numpy()
+        fine, coarse = exact // 1000, micros.cast(pa.int64()).fill_null(0).to_numpy()
+        near = _holds(fine, coarse)
+        if (exact[near] % 1000).any():
+            why = "and others with nanoseconds; this version keeps either"
+            raise NotSupported(f"column {name} holds timestamps before 1677 or after 2262", why, "round them", column=name)
+        times = pa.array(np.where(near, fine, coarse), mask=nanos.is_null().to_numpy(zero_copy_only=False)).cast(micros.type)
+        batch = batch.set_column(batch.schema.get_field_index(name), name, times)
+    return batch
+
+
 def _same_times(nanos: pa.Array, micros: pa.Array) -> bool:
     pairs = zip(timestamp_leaves(nanos), timestamp_leaves(micros), strict=True)
     return all(_same_leaf(fine, rough) for fine, rough in pairs)
 
 
 def _same_leaf(nanos: pa.Array, micros: pa.Array) -> bool:
-    """Whether both arrays hold the same times.
+    """Whether both arrays hold the same times."""
+    fine = nanos.cast(pa.int64()).fill_null(0).to_numpy() // 1000
+    return bool(_holds(fine, micros.cast(pa.int64()).fill_null(0).to_numpy()).all())
+
+
+def _holds(fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which times are the same when they are read as nanoseconds (`fine`, divided by 1000) and as microseconds.
 
     Java writes times before 1970 with negative nanoseconds of the day, which Arrow reads in microseconds as 2^64 ns too late. So
     the years 2262 to 2554 cannot be distinguished from such times, and are accepted.
     """
-    fine = nanos.cast(pa.int64()).fill_null(0).to_numpy() // 1000
-    difference = micros.cast(pa.int64()).fill_null(0).to_numpy() - fine
-    is_equal = np.abs(difference) <= 1
-    is_java_before_1970 = (fine < 0) & (np.abs(difference - 2**64 // 1000) <= 1)
-    return bool((is_equal | is_java_before_1970).all())
+    difference = np.abs(coarse - fine)
+    return (difference <= 1) | ((fine < 0) & (np.abs(coarse - fine - 2**64 // 1000) <= 1))
 
 
 def timestamp_leaves(column: pa.Array) -> Iterator[pa.Array]:

@@ -140,7 +140,7 @@ def _check_primary_key(definition: TableDefinition) -> None:
         raise UsageError(
             f"primary key ({', '.join(keys)}) lacks partition column {missing[0]}",
             "with a fixed bucket count, the key must determine the partition",
-            f"use --primary-key {','.join((*keys, *missing))}, or --bucket -1",
+            f"use --primary-key {','.join((*keys, *missing))}, or --option bucket=-1",
         )
 
 

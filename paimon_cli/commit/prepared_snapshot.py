@@ -69,7 +69,9 @@ class MetadataWriter:
 
     def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Write an index manifest, and return its name."""
-        return self._write("index-manifest", encode_index_manifest(entries), entries=len(entries))
+        name = self._write("index-manifest", encode_index_manifest(entries), entries=len(entries))
+        self._context.manifests.keep_index(name, entries)
+        return name
 
     def _write(self, kind: str, content: bytes, **facts: str | int) -> str:
         number = self._counters.get(kind, 0)

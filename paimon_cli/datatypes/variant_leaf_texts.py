@@ -96,12 +96,23 @@ def _decimal_texts(variants: Variants, level: NodeLevel, kind: int) -> pa.String
     if (scales > digits).any():
         raise MalformedVariant(int(level.rows[np.flatnonzero(scales > digits)[0]]), f"a number has more than {digits} decimals")
     low = content.signed(starts + 2, np.full(len(starts), min(size, 8)))
+    high = content.fixed(starts + 10, "<i8") if size == 16 else low >> 63
+    wide = _reaches(high, low, 10**digits)
+    if wide.any():
+        raise MalformedVariant(int(level.rows[np.flatnonzero(wide)[0]]), f"a number has more than {digits} digits")
     if size < 16:
         low, scales = _shortest(low, scales)
-    high = content.fixed(starts + 10, "<i8") if size == 16 else low >> 63
     words = np.stack([low, high], axis=1)
     positions = [np.flatnonzero(scales == scale) for scale in np.flatnonzero(np.bincount(scales, minlength=1))]
     return in_order([_plain_decimals(words[places], int(scales[places[0]]), size == 16) for places in positions], positions)
+
+
+def _reaches(high: np.ndarray, low: np.ndarray, bound: int) -> np.ndarray:
+    """Whether whole numbers of 16 bytes, as the signed halves of each, are `bound` or more, or its negative or less."""
+    unsigned = low.view(np.uint64)
+    (above, least), (below, most) = divmod(bound, 1 << 64), divmod(-bound, 1 << 64)
+    is_above = (high > above) | ((high == above) & (unsigned >= np.uint64(least)))
+    return is_above | (high < below) | ((high == below) & (unsigned <= np.uint64(most)))
 
 
 def _shortest(numbers: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

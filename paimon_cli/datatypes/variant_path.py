@@ -64,7 +64,8 @@ def _part_texts(variants: Variants, steps: Steps) -> pa.StringArray:
     is_text = (level.kinds == NodeKind.SHORT_TEXT) | ((level.kinds == NodeKind.PRIMITIVE) & (level.details == Primitive.TEXT))
     is_null = (level.kinds == NodeKind.PRIMITIVE) & (level.details == Primitive.NULL)
     texts, others = np.flatnonzero(is_text), np.flatnonzero(~is_text & ~is_null)
-    found = pa.concat_arrays([plain_texts(variants, level.of(texts)), node_texts(variants, level.of(others))])
+    plain = pc.utf8_trim(node_texts(variants, level.of(others)), '"')  # JSON has quotes around times, bytes and UUIDs
+    found = pa.concat_arrays([plain_texts(variants, level.of(texts)), plain])
     places = np.full(len(variants.values.starts), -1, np.int64)
     places[level.rows[np.concatenate([texts, others])]] = np.arange(len(found))
     return found.take(pa.array(places, mask=places < 0))

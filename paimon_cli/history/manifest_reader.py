@@ -48,6 +48,7 @@ class ManifestReader:
     threads: int = 8
     _contents: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[str, list[ManifestFileMeta]] = field(default_factory=dict, compare=False, repr=False)
+    _indexes: dict[str, list[IndexManifestEntry]] = field(default_factory=dict, compare=False, repr=False)
     _decoded: dict[tuple[tuple[str, int], ...], list[ManifestTable]] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,8 +78,20 @@ class ManifestReader:
         return decode_manifest(self._content(path, size), path)
 
     def index_manifest(self, name: str) -> list[IndexManifestEntry]:
-        path = self.layout.manifest(name)
-        return decode_index_manifest(self._content(path, None), path)
+        """The entries of an index manifest. Recent ones are cached if they are small, as lists are."""
+        entries = self._indexes.get(name)
+        if entries is None:
+            path = self.layout.manifest(name)
+            entries = decode_index_manifest(self._content(path, None), path)
+            self.keep_index(name, entries)
+        return list(entries)
+
+    def keep_index(self, name: str, entries: Sequence[IndexManifestEntry]) -> None:
+        """Cache an index manifest that was read, or that this process has written."""
+        if len(self._indexes) >= PIECES.cached_lists:
+            self._indexes.clear()
+        if sum(1 + len(entry.index_file.deletion_vector_ranges or ()) for entry in entries) < PIECES.many_entries:
+            self._indexes[name] = list(entries)
 
     def index_entries(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
         """The entries of a snapshot's index manifest; none if it has no index manifest."""

@@ -157,8 +157,9 @@ def escaped_bytes(text: np.ndarray, mark: int) -> np.ndarray:
 
 def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Start and end positions of all lines that are not empty, without their line ends (`\\n` or `\\r\\n`)."""
-    text = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(text == NEWLINE)
+    text, step = np.frombuffer(block, np.uint8), PIECES.search_bytes
+    found = [np.flatnonzero(text[begin : begin + step] == NEWLINE) + begin for begin in range(0, len(text), step)]
+    ends = np.concatenate(found) if found else np.empty(0, np.int64)
     if len(text) and text[-1] != NEWLINE:
         ends = np.append(ends, len(text))
     if not len(ends):

@@ -94,14 +94,20 @@ class CopyPlan:
             self._seen.update(file.path for file in metadata_files(history, known))
 
     def portions(
-        self, numbers: Sequence[int], held: set[int], wanted: Callable[[CopiedVersion], bool] | None = None
+        self,
+        numbers: Sequence[int],
+        held: set[int],
+        wanted: Callable[[CopiedVersion], bool] | None = None,
+        *,
+        has_branches: bool = False,
     ) -> Iterator[CopyPortion]:
         """The snapshots of these ids with the files that they need beside the snapshots in `held`, which grows.
 
-        A snapshot that has expired, or is not `wanted`, is left out.
+        A snapshot that has expired, or is not `wanted`, is left out. `has_branches`: whether the copy has branches, which may
+        have the files of the main branch, too: after a fast-forward.
         """
-        portion, is_branch = CopyPortion(), self._history.branch != MAIN_BRANCH  # whose files other branches and tags may share
-        may_exist = is_branch or (bool(held) and not self._knows)
+        portion = CopyPortion()
+        may_exist = has_branches or self._history.branch != MAIN_BRANCH or (bool(held) and not self._knows)
         for version in self._read(numbers):
             if wanted is not None and not wanted(version):
                 continue

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.tags_and_branches import ChangelogHistory
+from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory
 from paimon_cli.jobs.copy_plan import CopiedVersion, CopyPlan, CopyPortion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
@@ -115,7 +115,8 @@ class TableCopy:
         if not missing:
             return
         plan = CopyPlan(history, history.snapshots.find(max(held)) if held else None)
-        for portion in plan.portions(missing, held, wanted):
+        has_branches = not self.is_new and bool(BranchList(self.storage, self.layout).directories())
+        for portion in plan.portions(missing, held, wanted, has_branches=has_branches):
             self.copy_files(portion)
             for version in portion.versions:
                 self.put(layout.snapshot(version.snapshot.id), version.content)

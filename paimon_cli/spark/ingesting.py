@@ -183,14 +183,14 @@ class EventBatch:
     @contextmanager
     def _decoded(self) -> Iterator[DataFrame]:
         """The events, decoded for tables that are open and have their columns. New tables let them be decoded once more."""
-        with _kept(self._messages()) as messages:
-            while True:
-                known = {table: self.run.wanted(table) for table in sorted(self.seen)}
-                task = DecodingTask(self.run.format, known, self.run.names, max(1, self.run.memory // BLOCK_SHARE))
-                with _kept(messages.mapInArrow(task, EVENTS_SQL)) as events:
-                    if not self._follow(events):
-                        yield events
-                        return
+        messages = self._messages()  # not kept: they are read again only where new tables are met
+        while True:
+            known = {table: self.run.wanted(table) for table in sorted(self.seen)}
+            task = DecodingTask(self.run.format, known, self.run.names, max(1, self.run.memory // BLOCK_SHARE))
+            with _kept(messages.mapInArrow(task, EVENTS_SQL)) as events:
+                if not self._follow(events):
+                    yield events
+                    return
 
     def _follow(self, events: DataFrame) -> bool:
         """Let the tables follow the events. Returns whether there are new tables, so that all must be decoded again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -48,6 +49,56 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+IDLE = "paimon-cli-idle"
+"""The name of a thread that waits for its next call."""
+
+
+class _DaemonThread(threading.Thread):
+    """A thread that makes one call after the other, of whoever needs a thread: to start one takes ten times as long."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            call = self._calls.get()
+            Context().run(call)
+            del call  # holds what it has worked on
+            self.name = IDLE
+            if len(_waiting) >= PIECES.waiting_threads:
+                return
+            _waiting.append(self)
+
+    def begin(self, call: Callable[[], None]) -> None:
+        self._calls.put(call)
+
+
+_waiting: list[_DaemonThread] = []
+"""Threads without a call. One that does not come back, because its store hangs, is not among them, and holds up nobody."""
+os.register_at_fork(after_in_child=_waiting.clear)
+
+
+def begin_thread(call: Callable[[], None], name: str) -> threading.Event:
+    """Run `call` in a daemon thread. The event is set at its end."""
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            call()
+        finally:
+            ended.set()
+
+    try:
+        thread = _waiting.pop()
+    except IndexError:
+        thread = _DaemonThread()
+        thread.start()
+    thread.name = name
+    thread.begin(run)
+    return ended
+
+
 class DaemonThreads(Executor):
     """A pool whose threads end with the process, even if they wait for a store that never answers.
 
@@ -59,7 +110,8 @@ class DaemonThreads(Executor):
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._changed = threading.Lock()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[threading.Event] = []
+        """The ends of its threads."""
         self._is_shut = False
 
     def submit(self, fn: Callable[..., R], /, *arguments: Any, **named: Any) -> Future[R]:
@@ -87,12 +139,10 @@ class DaemonThreads(Executor):
                         call.future.cancel()
             self._calls.put(None)
         for thread in self._threads if wait else ():
-            thread.join()
+            thread.wait()
 
     def _begin_thread(self) -> None:
-        thread = threading.Thread(target=self._run, name=f"{self._name}_{len(self._threads)}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        self._threads.append(begin_thread(self._run, f"{self._name}_{len(self._threads)}"))
 
     def _run(self) -> None:
         while True:
@@ -180,8 +230,13 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) ->
     if threads < 2:
         yield from map(function, items)
         return
+    remaining = iter(items)
+    first = list(islice(remaining, PIECES.submitted_calls))
+    if len(first) < 2:
+        yield from map(function, first)
+        return
     with thread_pool(threads) as pool:
-        remaining = iter(items)
+        yield from pool.map(function, first)
         while portion := list(islice(remaining, PIECES.submitted_calls)):
             yield from pool.map(function, portion)
 
@@ -193,7 +248,7 @@ def map_ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> G
     if threads < 2:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with DaemonThreads(threads, "paimon-cli-ahead") as pool:
         begun: deque[Future[R]] = deque()
         for item in items:
             begun.append(pool.submit(function, item))
@@ -267,8 +322,7 @@ class ReadAhead(Generic[Item]):
         self._ended = False
         self._stopped = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._end = begin_thread(self._run, "paimon-cli-reader")
 
     def __enter__(self) -> ReadAhead[Item]:
         return self
@@ -277,7 +331,7 @@ class ReadAhead(Generic[Item]):
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._thread.join()
+        self._end.wait()
 
     def __iter__(self) -> Iterator[Item]:
         while (item := self._take()) is not None:

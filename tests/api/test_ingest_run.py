@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -593,6 +594,18 @@ def test_files_are_followed_as_they_grow(tmp_path: Path, monkeypatch: pytest.Mon
     assert not any(table.snapshots for table in again)
     with pytest.raises(NotSupported, match="standard input"):
         catalog.ingest("-", **given)
+
+
+def test_a_file_that_grows_as_fast_as_it_is_read_is_committed_each_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = count()
+    monkeypatch.setattr("paimon_cli.api.ingest_reading.SystemClock.now_millis", lambda clock: next(now) * 1000)
+    monkeypatch.setattr(PIECES, "event_block_bytes", 100)
+    file = written(tmp_path / "e.json", *[debezium("t", "c", None, {"id": n}) for n in range(9)])
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "follow": True, "max_rounds": 1}
+    (done,) = Catalog(str(tmp_path)).ingest(file, **given, interval="3 s")
+    assert 2 <= len(done.snapshots) < 9 and done.inserts == 9
 
 
 @pytest.mark.parametrize("names_file", [True, False])

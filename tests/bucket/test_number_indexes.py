@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.bsi_index import BsiKind
+from paimon_cli.bucket.bsi_index import BsiIndex, BsiKind
 from paimon_cli.bucket.file_index import FileIndex, IndexKind
 from paimon_cli.bucket.range_bitmap_index import RangeBitmapKind
 from paimon_cli.datatypes.arrow_types import values_to_arrow
@@ -67,6 +67,59 @@ def test_java_s_own_bytes_and_answers(case: dict[str, Any], one_by_one: bool, mo
         for probe, less, greater in zip(given["probes"], out["less"], out["greater"], strict=True):
             value = from_canonical(probe, field.type)
             assert value == -(2**63) or (bounds[0] < value, bounds[1] > value) == (less > 0, greater > 0)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_batches_and_parts_together_are_the_index_of_all_rows(kind: str, stored: bool) -> None:
+    """Parts of copied row groups, some of them read from their bytes, and asked in between: nothing is remembered from before."""
+    dice, field = random.Random(3), DataField(0, "c", parse_type("INT"))
+
+    def new(*batches: list[int | None]) -> FileIndex:
+        chunks = {} if stored else {f"file-index.{kind}.c.chunk-size": "12 b"}  # bytes do not say their size
+        index = KINDS[kind].empty(field, TableOptions(chunks))
+        for values in batches:
+            index.add(pa.array(values, pa.int32()))
+            assert index.bounds() is not None and index.may_hold(pa.array([v for v in values if v is not None], pa.int32())).all()
+        return index
+
+    batches = [[dice.choice([None, -1, 1]) and dice.randrange(-40, 40) for _ in range(rows)] for rows in (5, 3, 9, 4)]
+    parts = [new(values) for values in batches]
+    if stored:
+        parts = [KINDS[kind].decoded(field, part.to_bytes() or b"", len(of)) for part, of in zip(parts, batches, strict=True)]
+    first, *others = parts
+    held = {value for value in batches[0] if value is not None}
+    for other, values in zip(others, batches[1:], strict=True):
+        assert first.fits(other)
+        first.merge(other)
+        held |= {value for value in values if value is not None}
+        asked = [*range(-300, 300), *held]
+        assert first.may_hold(pa.array(asked, pa.int32())).tolist() == [value in held for value in asked]
+        assert first.bounds() == (min(held), max(held))
+    assert first.to_bytes() == new(*batches).to_bytes()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_bounds_of_few_numbers(kind: str) -> None:
+    """Whatever bits they have in common."""
+    field = DataField(0, "c", parse_type("INT"))
+    for low in range(-6, 9):
+        for high in range(low, 9):
+            index = KINDS[kind].empty(field, TableOptions({}))
+            index.add(pa.array([high, None, low], pa.int32()))
+            assert index.bounds() == (low, high)
+
+
+def test_amounts_from_which_something_was_subtracted() -> None:
+    """Of older writers of Java: its readers add it again, and so do ours."""
+    field = DataField(0, "c", parse_type("INT"))
+    index = BsiIndex(field.type)
+    index.add(pa.array([2, 5, -1, -4], pa.int32()))
+    index._offsets = [10, 100]
+    there = BsiKind().decoded(field, index.to_bytes() or b"", 4)
+    asked = pa.array([2, 12, 15, -1, -101, -104], pa.int32())
+    assert there.may_hold(asked).tolist() == [False, True, True, False, True, True]
+    assert there.bounds() == (-104, 15) and not there.fits(index)
 
 
 OF_DAMAGE = ("bsi-INT", "range-bitmap-INT", "range-bitmap-STRING")

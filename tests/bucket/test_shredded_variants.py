@@ -222,6 +222,11 @@ WRONG = {
         "value": variant_of({"z": 1, "b": 1})[0],
         "typed_value": row(a=typed("x"), b=typed(1)),
     },
+    "two values of a field of one of two": {
+        "metadata": NAMES,
+        "value": None,
+        "typed_value": row(a=typed("x"), b={"value": b"\0", "typed_value": 1}),
+    },
     "two values of a field": {"metadata": NAMES, "value": None, "typed_value": row(b={"value": b"\0", "typed_value": 1})},
     "a name twice": {"metadata": NAMES, "value": variant_of({"z": 1, "b": 1})[0], "typed_value": row(b=typed(1))},
     "bytes that are no object": {"metadata": NAMES, "value": b"\x02\x01", "typed_value": row(b=typed(1))},

@@ -18,6 +18,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from tests.catalog.metastore.hostile_servers import answering, drop_by_drop
 from tests.cli.calling import Run
 from tests.tables import make_table, write
+from tests.threads import busy_threads
 
 COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
 SLOW = "--option", "table-timeout=1s"
@@ -104,17 +105,17 @@ def test_the_service(run: Run, warehouse: str, tmp_path: Path) -> None:
         "full",
         *SLOW,
     )
-    before = threading.active_count()
+    before = len(busy_threads())
     with in_time(120):
         done = run(*service, "--interval", "1ms", "--max-rounds", 6, "--metrics-file", metrics, "-o", "ndjson", code=9)
     rounds = [by_name(line["tables"]) for line in done.lines]
     assert len(rounds) == 6 and {row["state"] for row in (each["slow"] for each in rounds)} == {"try again"}
     assert [each["a"]["state"] for each in rounds][:1] == ["compacted"] == [each["z"]["state"] for each in rounds][:1]
     assert "slow" in metrics.read_text()
-    deadline = time.monotonic() + 30  # threads that were idle end by themselves, a moment later
-    while threading.active_count() - before >= 6 and time.monotonic() < deadline:
+    deadline = time.monotonic() + 30  # threads whose call has ended are still busy for a moment
+    while len(busy_threads()) - before >= 6 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() - before < 6
+    assert len(busy_threads()) - before < 6
 
 
 def test_pipes_in_the_place_of_metadata(run: Run, tmp_path: Path) -> None:

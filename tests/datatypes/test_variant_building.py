@@ -76,3 +76,12 @@ def test_python_that_is_nested_too_deep() -> None:
 def test_equal_texts_share_nothing_but_their_bytes() -> None:
     found, _ = variants_of_texts(pa.array(['{"a": 1}', '{"a":1}', '{"a": 1}']))
     assert len({json.dumps({k: v.hex() for k, v in row.items()}) for row in found.to_pylist()}) == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_a_whole_number_takes_the_smallest_type_that_holds_it(size: int) -> None:
+    low, high = -(1 << (8 * size - 1)), (1 << (8 * size - 1)) - 1
+    for number in (low, high):
+        assert len(variant_of(number)[0]) == 1 + size
+    for number in (low - 1, high + 1):
+        assert len(variant_of(number)[0]) > 1 + size

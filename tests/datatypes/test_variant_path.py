@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,10 @@ from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import VARIANT
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.variant_building import variant_of
+from paimon_cli.datatypes.variant_columns import variants_in, with_variants
 from paimon_cli.datatypes.variant_path import parse_variant_path, variant_get
+from paimon_cli.datatypes.variant_scalars import scalar_nodes
+from paimon_cli.datatypes.variant_text import variant_texts
 from paimon_cli.errors import DamagedFile, UsageError
 
 DOCUMENTS: list[Any] = [
@@ -51,6 +55,51 @@ def test_parts(path: str, t: str, found: list[Any]) -> None:
     part = variant_get(column(), parse_variant_path(path), parse_sql_type(t))
     assert part.type == arrow_type(parse_sql_type(t))
     assert part.to_pylist() == found
+
+
+def of(*documents: Any) -> pa.StructArray:
+    return pa.array([dict(zip(("value", "metadata"), variant_of(one), strict=True)) for one in documents], arrow_type(VARIANT))
+
+
+def test_names_that_begin_alike_are_different() -> None:
+    found = variant_get(of({"ab": 1}, {"ab": 1, "a": 2}, {"a": 3, "abc": 4}), ("a",), parse_sql_type("INT"))
+    assert found.to_pylist() == [None, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "t", "found"),
+    [
+        (pa.timestamp("us", "UTC"), datetime(2024, 1, 31, 10, 20, 30, 5), "TIMESTAMP(6)", None),
+        (pa.timestamp("us"), datetime(1969, 12, 31), "TIMESTAMP(6)", None),
+        (pa.date32(), date(2024, 1, 31), "DATE", None),
+        (pa.date32(), date(2024, 1, 31), "STRING", "2024-01-31"),
+        (pa.binary(), b"\x00\xff", "STRING", "AP8="),
+        (pa.binary(16), bytes(range(16)), "STRING", "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+    ],
+)
+def test_values_that_json_has_as_texts_have_no_quotes(kind: pa.DataType, value: Any, t: str, found: Any) -> None:
+    """Engines write such values; an instant is read as the wall clock in UTC."""
+    parts = [scalar_nodes(pa.array([value], kind)), pa.array([variant_of(None)[1]], pa.binary())]
+    held = pa.StructArray.from_arrays(parts, fields=list(arrow_type(VARIANT)))
+    assert variant_get(held, (), parse_sql_type(t)).to_pylist() == [value if found is None else found]
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("kind", ["ROW<x VARIANT>", "ARRAY<VARIANT>", "MAP<STRING, VARIANT>", "ARRAY<ROW<x VARIANT>>"])
+def test_a_part_of_a_column_is_converted_as_the_whole(kind: str, place: int) -> None:
+    """A slice shares the values of the whole column, and begins within them."""
+    t = parse_sql_type(kind)
+    documents = [of({"n": n})[0].as_py() for n in range(6)]
+    cells: dict[str, list[Any]] = {
+        "ROW<x VARIANT>": [{"x": one} for one in documents],
+        "ARRAY<VARIANT>": [documents[:2], documents[2:3], documents[3:]],
+        "MAP<STRING, VARIANT>": [[("a", documents[0]), ("b", documents[1])], [("c", documents[2])], [("d", documents[3])]],
+        "ARRAY<ROW<x VARIANT>>": [[{"x": documents[0]}], [{"x": documents[1]}, {"x": documents[2]}], [{"x": documents[3]}]],
+    }
+    whole = pa.array(cells[kind], arrow_type(t))
+    found = with_variants(whole.slice(place, 1), t, variant_texts)
+    assert found.to_pylist() == with_variants(whole, t, variant_texts).to_pylist()[place : place + 1]
+    assert [one.to_pylist() for one in variants_in(whole.slice(place, 1), t)] != [[]]
 
 
 def test_the_whole_value() -> None:

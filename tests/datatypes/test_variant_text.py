@@ -73,6 +73,10 @@ def test_json_comes_back(documents: list[Any]) -> None:
         (primitive(Primitive.DECIMAL4, b"\x02" + struct.pack("<i", -250)), "-2.5"),
         (primitive(Primitive.DECIMAL8, b"\x09" + struct.pack("<q", 1)), "0.000000001"),
         (primitive(Primitive.DECIMAL16, b"\x00" + (-(10**37)).to_bytes(16, "little", signed=True)), str(-(10**37))),
+        (primitive(Primitive.DECIMAL4, b"\0" + struct.pack("<i", 1 - 10**9)), str(1 - 10**9)),
+        (primitive(Primitive.DECIMAL8, b"\0" + struct.pack("<q", 10**18 - 1)), str(10**18 - 1)),
+        (primitive(Primitive.DECIMAL16, b"\0" + (10**38 - 1).to_bytes(16, "little")), str(10**38 - 1)),
+        (primitive(Primitive.DECIMAL16, b"\0" + (1 - 10**38).to_bytes(16, "little", signed=True)), str(1 - 10**38)),
         (primitive(Primitive.DECIMAL16, b"\x26" + (7).to_bytes(16, "little")), "0." + "0" * 37 + "7"),
         (primitive(Primitive.DATE, struct.pack("<i", -1)), '"1969-12-31"'),
         (primitive(Primitive.DATE, struct.pack("<i", 4_000_000)), '"+12921-08-18"'),
@@ -124,6 +128,13 @@ HOSTILE = {
     "a name outside of its metadata": (bytes([NodeKind.OBJECT]) + b"\x01\0\0\x01\0", b"\x01\x01\0\xffa"),
     "a name that ends before it begins": (bytes([NodeKind.OBJECT]) + b"\x01\0\0\x01\0", b"\x01\x01\x01\0a"),
     "a decimal of too many digits": (primitive(Primitive.DECIMAL4, b"\x0a\0\0\0\0"), NO_NAMES),
+    "a decimal of ten digits": (primitive(Primitive.DECIMAL4, b"\0" + struct.pack("<i", -(10**9))), NO_NAMES),
+    "a decimal of 19 digits": (primitive(Primitive.DECIMAL8, b"\0" + struct.pack("<q", 10**18)), NO_NAMES),
+    "a decimal of 39 digits": (primitive(Primitive.DECIMAL16, b"\0" + (10**38).to_bytes(16, "little")), NO_NAMES),
+    "a negative decimal of 39 digits": (
+        primitive(Primitive.DECIMAL16, b"\0" + (-(10**38)).to_bytes(16, "little", signed=True)),
+        NO_NAMES,
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.faults import Tally
@@ -67,3 +68,26 @@ def test_times_of_arrow_data_need_a_zone_where_the_column_has_one() -> None:
     zoned = IncomingRows(schema, source=ArrowRows(given.table, timezone="Europe/Berlin"))
     (batch,) = zoned.read(split, Tally())
     assert next(iter(canonical_rows(batch, schema.fields)))["v"] == "2024-05-01T10:00:00Z"
+
+
+@pytest.mark.parametrize("years", [[2024], [1, 2024], [1600, 9999], [1969, 9999]])
+def test_int96_of_all_years(tmp_path: Path, years: list[int]) -> None:
+    """Arrow reads them as 64-bit nanoseconds, which wrap around before 1677 and after 2262."""
+    times = [datetime(year, 12, 31, 1, 2, 3, 456789) for year in years]
+    pq.write_table(pa.table({"t": [None, *times]}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    table = Table.create(str(tmp_path / "t"), columns=["t TIMESTAMP(6)"])
+    table.write(str(tmp_path / "a.parquet"))
+    assert table.scan().to_arrow()["t"].to_pylist() == [None, *times]
+
+
+def test_int96_of_far_years_beside_nanoseconds(tmp_path: Path) -> None:
+    """They would need more than 64 bits."""
+    nanos = pa.table({"t": pa.array([1], pa.timestamp("ns")), "n": [1]})
+    pq.write_table(nanos, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    far = pa.table({"t": pa.array([datetime(9999, 1, 1)], pa.timestamp("us")), "n": [1]})
+    pq.write_table(far, tmp_path / "b.parquet", use_deprecated_int96_timestamps=True)
+    table = Table.create(str(tmp_path / "t"), columns=["t TIMESTAMP(9)", "n BIGINT"])
+    table.write(str(tmp_path / "a.parquet"))
+    with pytest.raises(BadInput):
+        table.write(str(tmp_path / "b.parquet"))
+    assert table.scan().to_arrow()["t"].cast(pa.int64()).to_pylist() == [1]

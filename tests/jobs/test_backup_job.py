@@ -37,7 +37,7 @@ from paimon_cli.requests.backup import RestoreOptions
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import ConfinedStorage
 from tests.goldens import golden_table
-from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, check_same, check_whole, opened
+from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, branches_of, check_same, check_whole, opened
 from tests.nightly import BRIEF
 from tests.pieces import injected
 from tests.tables import compact, make_table, rows, write
@@ -276,6 +276,22 @@ def test_what_the_copy_has_is_never_written_again(tmp_path: Path) -> None:
     check_whole(opened(copy))
 
 
+def test_what_the_copy_has_on_a_branch_is_not_written_again_for_main(tmp_path: Path) -> None:
+    """A fast-forward gives both the same files. If the run died meanwhile, the branch would lack one."""
+    table, copy = Table.open(new_table(tmp_path).url), tmp_path / "copy"
+    fill(table.context, 1)
+    table.branches.create("try", snapshot=1)
+    fill(opened(tmp_path / "t").at_branch("try"), 2, first=10)
+    backup(opened(tmp_path / "t"), copy)
+    table.branches.fast_forward("try")
+    there = {str(path) for path in copy.rglob("*") if path.is_file() and path.parent.name != "backup"}
+    store = Recording(ConfinedStorage(str(copy)))
+    summary = backup(opened(tmp_path / "t"), copy, store)
+    assert summary.snapshots == 2
+    assert not {path for call, path in store.calls if call in ("open_output", "delete")} & there
+    check_same(opened(tmp_path / "t"), opened(copy))
+
+
 def test_an_expiry_that_was_planned_before(tmp_path: Path) -> None:
     """It does not know the consumer: its snapshots are left out, and the later ones are whole."""
     table, copy = new_table(tmp_path), tmp_path / "copy"
@@ -365,14 +381,19 @@ def test_a_branch_that_was_made_again(tmp_path: Path) -> None:
 
 
 def test_keep_expires_old_versions_of_the_copy(tmp_path: Path) -> None:
+    """With the tags that the table has no more, each branch by its own."""
     table, copy = rich_table(tmp_path), tmp_path / "copy"
+    create_tag(table, "kept", table.snapshots.ids()[0])
     backup(table, copy)
+    held = sum(len(branch.snapshots.ids()) for branch in branches_of(opened(copy)))
     remove_tags(table, plan_removal(table, ["old"]), delete_files(table))
     later = replace(table, clock=ShiftedClock(40 * 86_400_000))
     summary = backup(later, copy, keep="30d")
     there = opened(copy)
-    assert summary.expired and there.snapshots.ids() == [table.snapshots.latest_id()]
-    assert there.tags.names() == [] and there.branches.names() == ["try"]
+    assert there.snapshots.ids() == [table.snapshots.latest_id()]
+    assert summary.expired == held - sum(len(branch.snapshots.ids()) for branch in branches_of(there)) > 1
+    assert there.tags.names() == ["kept"] and there.branches.names() == ["try"]
+    assert there.at_branch("try").tags.names() == ["of-branch"]
     assert rows(there) == rows(table)
     for branch in (there, there.at_branch("try")):
         check_whole(branch)
@@ -471,6 +492,9 @@ def test_changelogs_that_outlive_their_snapshots(tmp_path: Path) -> None:
     backup(table, copy)
     assert sorted(path.name for path in copy.glob("changelog/changelog-*")) == kept
     check_same(table, opened(copy))
+    backup(replace(table, clock=ShiftedClock(40 * 86_400_000)), copy, keep="30d")
+    assert [path.name for path in copy.glob("changelog/changelog-*")] == kept[-1:], "one is always kept"
+    check_whole(opened(copy))
 
 
 def test_the_consumer_is_named_after_the_backup(tmp_path: Path) -> None:

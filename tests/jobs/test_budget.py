@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
+from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget, DailyAllowance
 from paimon_cli.requests.upkeep import Allowance
 from tests.jobs.test_leases import HandClock
 
@@ -45,6 +46,58 @@ def test_a_service_that_is_restarted_goes_on_with_what_was_left() -> None:
     assert ready > NOW + DAY_MILLIS - 3_600_000 - 1
     clock.millis = ready + 60_000
     assert budget.reserve_all(100)
+
+
+def test_what_others_took_counts_beside_the_own_and_until_a_day_later() -> None:
+    """Also several amounts of one minute, and those that were known before only if they are named again."""
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    budget.takes_note([(NOW - 30_000, 100.0), (NOW - 20_000, 200.0), (NOW - 7_200_000, 50.0)])
+    assert budget.left == 650
+    assert budget.reserve_all(400)
+    budget.settle(400, 400)
+    assert budget.left == 250
+    budget.takes_note(None)
+    assert budget.left == 250
+    clock.millis += DAY_MILLIS - 60_000
+    assert budget.left == 300, "what was taken two hours before came back"
+    clock.millis += 3 * 60_000
+    assert budget.left is not None and budget.left > 300
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_asked_for_is_there_when_it_is_said_to_be(seed: int) -> None:
+    clock, dice = HandClock(NOW), random.Random(seed)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    for _ in range(150):
+        clock.millis += dice.randrange(1, 4_000_000)
+        size = dice.choice((10, 100, 400))
+        if budget.reserve_all(size):
+            budget.settle(size, size)
+        if dice.random() < 0.1:
+            budget.takes_note([(clock.millis - dice.randrange(DAY_MILLIS), 100.0) for _ in range(3)])
+        wanted = dice.choice((50, 300, 900))
+        ready = budget.ready_millis(wanted)
+        assert (ready > clock.millis) == (not budget.has(wanted))
+        if dice.random() < 0.3:
+            clock.millis = ready
+            assert budget.has(wanted)
+
+
+@pytest.mark.parametrize(
+    ("taken", "kept"),
+    [
+        ([], 900),
+        ([(20, 400.0), (10, 300.0)], 200),
+        ([(4, 700.0)], 750),
+        ([(23, 100.0), (4, 600.0)], 650),
+    ],
+)
+def test_until_amounts_come_back_an_even_spending_is_kept(taken: list[tuple[int, float]], kept: float) -> None:
+    """`taken`: hours ago, and how much; each comes back a day later, beside all that were taken before it."""
+    deque_of = [(NOW - hours * 3_600_000, amount) for hours, amount in taken]
+    allowance = DailyAllowance(1000, True, 1000.0, NOW, taken=deque(deque_of[:1]), elsewhere=deque_of[1:])
+    assert allowance.kept(NOW) == pytest.approx(kept)
 
 
 def test_a_daily_time_is_divided_by_the_measured_speed() -> None:

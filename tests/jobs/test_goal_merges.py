@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from paimon_cli.compact.compaction_task import CompactionTask, Decision, Skipped
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
-from paimon_cli.jobs.goal_merges import GoalMerges, left_alone
+from paimon_cli.jobs.goal_merges import TAG_HOURS, GoalMerges, _Charge, left_alone
 from paimon_cli.lsm.rent_or_buy import HOUR_MILLIS, Goal
 from paimon_cli.maintain.expire_partitions import partition_ends
 from paimon_cli.maintain.retention import write_consumer
@@ -89,6 +90,7 @@ def test_the_rows_are_the_same_after_merges_by_a_goal(tmp_path: Path) -> None:
         ({"full-compaction.delta-commits": "3"}, "follow the commits"),
         ({"compaction.optimization-interval": "1 h"}, "schedule"),
         ({"compaction.total-size-threshold": "1 kb"}, "schedule"),
+        ({"compaction.incremental-size-threshold": "1 kb"}, "schedule"),
     ],
 )
 def test_tables_that_compact_by_a_schedule_are_left_to_it(tmp_path: Path, options: dict[str, str], why: str) -> None:
@@ -159,7 +161,19 @@ def test_what_is_kept_for_long_is_dearer_to_replace(tmp_path: Path) -> None:
     write_consumer(lagging, "slow", 1)
     waited = decide(lagging, Goal("eager", 1e12, storage_hours=0.001), hours=100.0).score
     assert prompt is not None and waited is not None
-    assert waited < prompt * 100, "the snapshot that it still needs is 100 hours old"
+    assert waited < prompt * 3, "the snapshot that it still needs is 100 hours old"
+
+
+def test_what_is_newer_than_a_tag_is_not_kept_by_it(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", 1)
+    Table.open(context.url).tags.create("kept")
+    time.sleep(0.002)
+    write(context, [{"id": 1, "n": 7}])
+    context = later(context)
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    old, new = sorted(bucket.files, key=lambda file: file.min_sequence_number)
+    charge = _Charge.of(context, Goal("any", 1.0, storage_hours=1.0))
+    assert (charge(old), charge(new)) == (1 + TAG_HOURS, pytest.approx(1 + charge.hours))
 
 
 def test_a_partition_that_is_about_to_expire_is_not_merged(tmp_path: Path) -> None:
@@ -185,3 +199,29 @@ def test_a_partition_that_is_about_to_expire_is_not_merged(tmp_path: Path) -> No
 def test_a_merge_that_no_budget_would_suffice_for_is_not_waited_for(tmp_path: Path) -> None:
     found = decide(table(tmp_path / "t", 2), EAGER, most_bytes=10)
     assert isinstance(found, SkippedBucket) and "more than the whole budget of 10" in found.reason
+    context = later(table(tmp_path / "later", 2), 0.01)
+    buckets = list(bucket_files(context, context.snapshots.latest()).values())
+    slow = Goal("slow", 1e4)
+    assert GoalMerges(slow).choices(context, buckets).due
+    assert not GoalMerges(slow, most_bytes=10).choices(context, buckets).due
+
+
+def test_each_of_several_buckets_is_judged_as_if_it_were_alone(tmp_path: Path) -> None:
+    """By its own runs and prices; the next merge is due when that of the first of them is."""
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=4, options={"write-only": "true"})
+    for number in range(5):
+        write(context, [{"id": key, "n": number} for key in range(0, 40, 2 * number + 1)])
+    context = later(context, 0.01)
+    buckets = list(bucket_files(context, context.snapshots.latest()).values())
+    assert len({sum(file.file_size for file in bucket.files) for bucket in buckets}) == 4
+    merges = GoalMerges(Goal("slow", 1e4))
+    together, alone = merges.choices(context, buckets), [merges.choices(context, [bucket]) for bucket in buckets]
+    assert [together.of[bucket.bucket_id] for bucket in buckets] == [
+        one.of[bucket.bucket_id] for one, bucket in zip(alone, buckets, strict=True)
+    ]
+    dues = [due for one in alone for due in one.due]
+    assert len(set(dues)) > 1 and list(together.due) == [min(dues)] and min(dues) > context.clock.now_millis()
+    bought = GoalMerges(EAGER, affords=lambda size: size % 2 == 0).choices(context, buckets)
+    picked = [choice for choice in bought.of.values() if choice.pick is not None]
+    assert len({choice.cost % 2 for choice in picked}) == 2
+    assert all(choice.is_affordable == (choice.cost % 2 == 0) for choice in picked)

@@ -21,7 +21,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.clone_job import clone_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.restore_job import Restored, restore_table
+from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.retention import consumers
+from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
 from paimon_cli.requests.backup import RestoreOptions
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import Storage
@@ -30,7 +32,7 @@ from tests.goldens import golden_table
 from tests.invariants.damaged_tables import Bench, keyed_table
 from tests.jobs.backups import Dying, Killed, Recording, backup, branches_of, check_same, check_whole, opened
 from tests.jobs.test_backup_job import ShiftedClock, fill, new_table, rich_table
-from tests.tables import make_table, rows, write
+from tests.tables import data_files, make_table, named_files, rows, write
 
 
 def restore(copy: Path, target: Path, **options: Any) -> Restored:
@@ -113,7 +115,13 @@ def test_one_version(tmp_path: Path, copied: TableContext) -> None:
 
 
 def test_the_history_up_to_a_version(tmp_path: Path, copied: TableContext) -> None:
+    """Of branches what is no younger: their numbers say nothing about that."""
     numbers = copied.snapshots.ids()
+    create_branch(copied, "late", None, numbers[0])
+    write(copied.at_branch("late"), [{"k": 1, "v": "younger, with a lower number than the version"}])
+    backup(copied, tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "of-branches", history=True, snapshot=numbers[-2])
+    assert opened(tmp_path / "of-branches").at_branch("late").snapshots.ids() == numbers[:1]
     restore(tmp_path / "copy", tmp_path / "new", history=True, snapshot=numbers[1])
     new = opened(tmp_path / "new")
     assert new.snapshots.ids() == numbers[:2]
@@ -169,6 +177,63 @@ def test_a_table_with_other_schemas_is_refused(tmp_path: Path, copied: TableCont
     with pytest.raises(Refused, match="schema 0"):
         restore(tmp_path / "copy", tmp_path / "other")
     assert rows(other) == [{"k": 1, "v": "mine", "x": 1}]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_schema_of_the_backup_must_be_that_of_the_table(tmp_path: Path, number: int) -> None:
+    """Files of all ages refer to them."""
+    table = new_table(tmp_path)
+    fill(table, 1)
+    Table.open(table.url).alter.set({"write-only": "true"})
+    fill(opened(tmp_path / "t"), 1)
+    backup(opened(tmp_path / "t"), tmp_path / "copy")
+    schema = Path(table.url) / f"schema/schema-{number}"
+    schema.write_text(schema.read_text().replace('"v"', '"w"', 1))
+    with pytest.raises(Refused, match=f"schema {number}"):
+        restore(tmp_path / "copy", tmp_path / "t")
+
+
+@pytest.mark.parametrize("by", ["backup", "rollback"])
+def test_a_state_with_other_partitions_buckets_vectors_and_indexes(tmp_path: Path, by: str) -> None:
+    """Each is a source of the difference: what only the state has, and what only the table has by now."""
+    options = {
+        "deletion-vectors.enabled": "true",
+        "bucket-key": "k",
+        "file-index.bloom-filter.columns": "v",
+        "file-index.in-manifest-threshold": "1 b",  # beside the data files
+    }
+    made = make_table(tmp_path / "t", {"p": "STRING", "k": "INT", "v": "STRING"}, [], ["p"], 2, options)
+    table = Table.open(made.url)
+    write(made, [{"p": p, "k": k, "v": f"{p}{k}"} for p in "ab" for k in range(8)])
+    table.delete(where="k = 3")
+    then, target = rows(opened(tmp_path / "t")), table.snapshot_ids()[-1]
+    old = {entry.bucket_id: entry.total_buckets for entry in _live(opened(tmp_path / "t"))}
+    assert any(entry.index_file.deletion_vector_ranges for entry in _indexes(opened(tmp_path / "t"))), "rows are marked"
+    assert all(entry.file.extra_files for entry in _live(opened(tmp_path / "t")))
+    backup(opened(tmp_path / "t"), tmp_path / "copy")
+    table.delete(where="p = 'a'")
+    write(opened(tmp_path / "t"), [{"p": "c", "k": 1, "v": "c1"}])
+    table.compact(strategy="full")
+    table.rescale(3)
+    Table.open(made.url).delete(where="k = 5")
+    assert opened(tmp_path / "t").options.bucket == 3 and _indexes(opened(tmp_path / "t"))
+    if by == "backup":
+        restore(tmp_path / "copy", tmp_path / "t", snapshot=target)
+    else:
+        Table.open(made.url).rollback(target, as_new=True)
+    now = opened(tmp_path / "t")
+    assert rows(now) == then
+    assert {entry.bucket_id: entry.total_buckets for entry in _live(now)} == old
+    assert named_files(now) <= data_files(now), "with the files of indexes"
+    check_whole(now)
+
+
+def _live(table: TableContext) -> list[ManifestEntry]:
+    return list(table.manifests.live_entries(table.snapshots.get(table.snapshots.latest_id() or 0)))
+
+
+def _indexes(table: TableContext) -> list[IndexManifestEntry]:
+    return list(table.manifests.index_entries(table.snapshots.get(table.snapshots.latest_id() or 0)))
 
 
 @pytest.mark.parametrize("history", [True, False])

@@ -41,6 +41,26 @@ def test_a_round_that_has_not_ended_counts_with_its_grant_and_an_own_one_not(led
     assert Spending(ledger, OWN).taken(True) == [(NOW - HOUR + 500, 1)]
 
 
+def test_all_steps_of_the_tables_in_question_count_with_their_upkeep(ledger: Ledger) -> None:
+    steps = tuple(
+        LedgerStep(table, "compacted", bytes_read=size, upkeep_bytes=upkeep, seconds=seconds)
+        for table, size, upkeep, seconds in (("s.a", 1, 10, 0.5), ("s.b", 100, 0, 2.0), ("s.a", 0, 1000, 4.0))
+    )
+    ledger.add(replace(done(1, NOW - HOUR), steps=steps))
+    spending = Spending(ledger, OWN)
+    assert [amount for _, amount in spending.taken(True)] == [11, 100, 1000]
+    assert [amount for _, amount in spending.taken(False, "s.a".__eq__)] == [500, 4000]
+
+
+def test_a_round_that_ended_while_it_was_read_counts_with_what_it_took(ledger: Ledger) -> None:
+    """Not with its grant, although that is still listed; and one that lasts beyond midnight is found by the day that it began."""
+    ledger.begin(done(9, NOW - HOUR))
+    ledger.add(replace(done(9, NOW - HOUR), steps=(LedgerStep("s.a", "compacted", bytes_read=3),)))
+    ledger.begin(done(9, NOW - HOUR))
+    ledger.add(done(5, NOW - DAY_MILLIS - HOUR, 2 * 3600))
+    assert sorted(Spending(ledger, OWN).taken(True)) == [(NOW - DAY_MILLIS + HOUR, 5), (NOW - HOUR + 500, 3)]
+
+
 @dataclass(frozen=True)
 class PackedMeanwhile(Ledger):
     """After the first listing, another service packs what is listed."""

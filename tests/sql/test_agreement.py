@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paimon_cli import Catalog
+from paimon_cli import Catalog, Table
 
 _CONDITIONS = [
     *(
@@ -28,7 +30,6 @@ _CONDITIONS = [
         "s IS NOT NULL OR n > 2",
         "n + 1 = 3",
         "n - 1 > n * 0",
-        "-n < -1",
     ),
     *("n / 2 = 1", "n / 2 = 0.5", "n / 2 > 1", "n % 2 = 1", "p * 2 = 3", "p + n > 4", "p / 2 > 1", "p = 1.5", "p > 1.50"),
     *("x > 1", "x = 1.5", "x >= 'NaN'::DOUBLE", "x < 1e308", "NOT x < 5", "x IN (0.5, 1.5)", "isnan(x)", "round(x) = 2"),
@@ -42,8 +43,6 @@ _CONDITIONS = [
         "floor(p) = 1",
         "ts >= '2024-01-02 03:04:05'",
         "s > 'B'",
-        "id = n",
-        "NULL",
     ),
 ]
 _VALUES = [
@@ -61,19 +60,25 @@ _ROWS = r"""(1, 1, 1.5, 'a_b', 0.5, DATE '2024-01-01', TRUE, TIMESTAMP '2024-01-
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """With the table `m.t`, which no test changes."""
     catalog = Catalog(str(Path(tmp_path_factory.mktemp("meaning")) / "wh"))
-    catalog.sql("CREATE DATABASE m")
+    catalog.sql(
+        f"""CREATE DATABASE m;
+        CREATE TABLE m.t (id BIGINT NOT NULL, n INT, p DECIMAL(10, 2), s STRING, x DOUBLE, d DATE, b BOOLEAN,
+            ts TIMESTAMP(3), PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1');
+        INSERT INTO m.t VALUES {_ROWS}"""
+    )
     return catalog
 
 
 @pytest.fixture
-def table(catalog: Catalog) -> str:
-    catalog.sql(
-        f"""CREATE TABLE IF NOT EXISTS m.t (id BIGINT NOT NULL, n INT, p DECIMAL(10, 2), s STRING, x DOUBLE, d DATE, b BOOLEAN,
-            ts TIMESTAMP(3), PRIMARY KEY (id) NOT ENFORCED) WITH ('bucket' = '1');
-        INSERT OVERWRITE m.t VALUES {_ROWS}"""
-    )
-    return "m.t"
+def copy(catalog: Catalog) -> Iterator[Table]:
+    """A table with the rows of `m.t`: its files are copied, which takes less than a write."""
+    source = Path(catalog.table("m.t").url)
+    target = source.with_name("copy")
+    shutil.copytree(source, target)
+    yield catalog.table("m.copy")
+    shutil.rmtree(target)
 
 
 def _rows(catalog: Catalog, query: str) -> list[Any]:
@@ -81,23 +86,22 @@ def _rows(catalog: Catalog, query: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("condition", _CONDITIONS)
-def test_a_delete_removes_what_a_select_shows(catalog: Catalog, table: str, condition: str) -> None:
-    chosen = _rows(catalog, f"SELECT id FROM {table} WHERE {condition} ORDER BY id")
-    every = _rows(catalog, f"SELECT id FROM {table} ORDER BY id")
-    catalog.sql(f"DELETE FROM {table} WHERE {condition}")
-    assert _rows(catalog, f"SELECT id FROM {table} ORDER BY id") == [row for row in every if row not in chosen]
+def test_a_delete_removes_what_a_select_shows(catalog: Catalog, copy: Table, condition: str) -> None:
+    chosen = catalog.sql(f"SELECT id FROM m.t WHERE {condition}").to_arrow().column("id").to_pylist()
+    catalog.sql(f"DELETE FROM m.copy WHERE {condition}")
+    assert sorted(copy.scan(columns=["id"]).to_arrow().column("id").to_pylist()) == sorted({*range(1, 8)} - {*chosen})
 
 
 @pytest.mark.parametrize(
     "column, value",
     [*(("n", value) for value in _VALUES), *(("s", value) for value in _TEXTS), *(("x", value) for value in _DOUBLES)],
 )
-def test_an_update_sets_what_a_select_computes(catalog: Catalog, table: str, column: str, value: str) -> None:
+def test_an_update_sets_what_a_select_computes(catalog: Catalog, copy: Table, column: str, value: str) -> None:
     where = "id IN (1, 2, 4, 6)"
     of_type = {"n": "INT", "s": "VARCHAR", "x": "DOUBLE"}[column]
-    expected = _rows(catalog, f"SELECT id, CAST(({value}) AS {of_type}) FROM {table} WHERE {where} ORDER BY id")
+    expected = _rows(catalog, f"SELECT id, CAST(({value}) AS {of_type}) FROM m.t WHERE {where} ORDER BY id")
     if column == "n" and value in ("round(p)", "n / 2 * 2", "cast(p AS INT)", "floor(p)"):
         where = "id IN (1, 2)"
         expected = expected[:2]
-    catalog.sql(f"UPDATE {table} SET {column} = {value} WHERE {where}")
-    assert _rows(catalog, f"SELECT id, {column} FROM {table} WHERE {where} ORDER BY id") == expected
+    catalog.sql(f"UPDATE m.copy SET {column} = {value} WHERE {where}")
+    assert _rows(catalog, f"SELECT id, {column} FROM m.copy WHERE {where} ORDER BY id") == expected

@@ -95,13 +95,16 @@ class EventDecoder:
         wanted = self.wanted(table)
         if wanted is None:
             return []
-        places = places[lines.positions[places] >= self.skips(table)]
-        if not len(places):
-            return []
+        if (begin := self.skips(table)) > lines.positions[0]:
+            places = places[lines.positions[places] >= begin]
+            if not len(places):
+                return []
         texts, schema_of = schemas
-        truncates = operations[places] == EventKind.TRUNCATE
-        state = schema_of[places] * 2 + truncates
-        cuts = np.flatnonzero((np.diff(state) != 0) | truncates[1:]) + 1
+        of_events, ours = schema_of[places], operations[places]
+        cuts = np.empty(0, np.int64)
+        if (of_events != of_events[0]).any() or (ours == EventKind.TRUNCATE).any():
+            truncates = ours == EventKind.TRUNCATE
+            cuts = np.flatnonzero((np.diff(of_events * 2 + truncates) != 0) | truncates[1:]) + 1
         found = list[TablePart]()
         for part in np.split(places, cuts) if len(cuts) else [places]:
             number = int(schema_of[part[0]])

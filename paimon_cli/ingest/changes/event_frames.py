@@ -15,7 +15,7 @@ from paimon_cli.ingest.changes.event_formats import EventFormat, Path
 from paimon_cli.ingest.changes.event_images import Flags, one_array, surrogate_in
 from paimon_cli.ingest.changes.event_lines import parsed_objects
 from paimon_cli.ingest.changes.json_shapes import MAX_LEVELS, JsonKind, Shape, TooWide, arrow_of, merged, shape_of
-from paimon_cli.ingest.changes.read_events import EventParts, changes_in
+from paimon_cli.ingest.changes.read_events import EventParts, changes_in, field_of
 from paimon_cli.ingest.json_rows import parsed_line
 
 _MAX_LESSONS = 4
@@ -67,6 +67,12 @@ class FrameParts(EventParts):
     @property
     def _repeated_keys(self) -> list[str]:
         return list(dict.fromkeys(key for one in self.framed.repeated for key in one))
+
+    def inner(self, key: str, name: str) -> pa.Array | None:
+        if key not in self.framed.columns:
+            return super().inner(key, name)
+        found = field_of(self.framed.columns[key], name)
+        return None if found is None else found.take(pa.array(self.at))
 
     def last(self, key: str) -> Any:
         newest = self.framed.columns[key][int(self.at[-1])].as_py() if key in self.framed.columns and len(self.at) else None
@@ -207,10 +213,7 @@ def _types_in(text: bytes, names: Sequence[str], types: str) -> Mapping[str, Any
 def text_at(columns: Mapping[str, pa.Array], path: Path) -> pa.Array | None:
     """The column at a path of one or two keys; None if there is none."""
     cells = columns.get(path[0])
-    if cells is None or len(path) == 1:
-        return cells
-    is_object = pa.types.is_struct(cells.type) and cells.type.get_field_index(path[1]) >= 0
-    return pc.struct_field(cells, path[1]) if is_object else None
+    return cells if len(path) == 1 else field_of(cells, path[1])
 
 
 def _has_text(columns: Mapping[str, pa.Array], path: Path) -> bool:

@@ -15,8 +15,18 @@ from paimon_cli.ingest.changes.event_lines import EventLines
 from paimon_cli.ingest.json_rows import parsed_line
 
 
+def field_of(objects: pa.Array | None, name: str) -> pa.Array | None:
+    """A field of objects; None if these are no objects, or have no such field."""
+    is_object = objects is not None and pa.types.is_struct(objects.type) and objects.type.get_field_index(name) >= 0
+    return pc.struct_field(objects, name) if is_object else None
+
+
 class EventParts(Mapping[str, pa.Array]):
     """What some events have beside their images: by top-level key, one value an event."""
+
+    def inner(self, key: str, name: str) -> pa.Array | None:
+        """The values of this name in the objects at a key; None if there are none."""
+        return field_of(self.get(key), name)
 
     def last(self, key: str) -> Any:
         """The last value at a key that is not null; None if there is none."""
@@ -108,9 +118,4 @@ class ReadEvents:
     def part(self, path: str) -> pa.Array | None:
         """A value of each event outside of its images, such as `source.lsn`; None if they have none there."""
         key, _, inner = path.partition(".")
-        found = self.parts.get(key)
-        if found is None or not inner:
-            return found
-        if not pa.types.is_struct(found.type) or found.type.get_field_index(inner) < 0:
-            return None
-        return pc.struct_field(found, inner)
+        return self.parts.inner(key, inner) if inner else self.parts.get(key)

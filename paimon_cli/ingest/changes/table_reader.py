@@ -147,13 +147,10 @@ class TableReader:
 
     def _forms(self, read: ReadEvents, schema: EventSchema | None) -> Mapping[str, ValueForm]:
         if schema is not None:
-            return {name: form for name, form in schema.columns.items() if self._is_column(name)}
+            hidden = self.format.images.not_columns
+            return {n: form for n, form in schema.columns.items() if not n.startswith(hidden)} if hidden else schema.columns
         types = read.parts.last_texts(self.format.types) if self.format.types else {}
         return {name: form_of_mysql(text) for name, text in types.items()}
-
-    def _is_column(self, name: str) -> bool:
-        hidden = self.format.images.not_columns
-        return not (hidden and name.startswith(hidden))
 
     def _keys(self, read: ReadEvents) -> tuple[str, ...]:
         names = read.parts.last(self.format.key_names) if self.format.key_names else None

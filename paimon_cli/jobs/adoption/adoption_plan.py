@@ -124,6 +124,10 @@ def plan_adoption(
     primary_key = tuple(asked.primary_key or ())
     if location.metastore is not None and location.identifier is not None and not location.metastore.takes_files:
         raise location.metastore.unsupported("adopting files", "create the table, then write the rows to it")
+    target = location.open_storage()[1]
+    if f"{target}/".startswith(f"{source.root}/"):
+        why = "its own engine would take the files of the new table for its own, or for orphans"
+        raise UsageError(f"{target} lies in {source.root}", why, "give the table a place outside of the source")
     with phase(progress, "Reading footers", None):
         stamps = source.stamps(threads)
         footers = Footers(source, threads, in_place=not primary_key).read()

@@ -23,6 +23,7 @@ from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.data_type import DataField, DataType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, Conflict, NotSupported
+from paimon_cli.jobs.adoption.far_times import refuse_far_int96, refuse_far_orc_times
 from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.capabilities import link_target, open_sized
@@ -102,12 +103,17 @@ class Footers:
         stream.seek(0)
         if form == "orc":
             orc = OrcFile(stream)
-            return FileFooter(file, form, self._checked(path, orc.schema, None), orc.nrows, None)
+            fields = self._checked(path, orc.schema, None)
+            if self._in_place:
+                refuse_far_orc_times(path, orc, fields)
+            return FileFooter(file, form, fields, orc.nrows, None)
         if form != "parquet":
             raise BadInput(f"{path} is neither Parquet nor ORC", "its first bytes are of neither format", "move it away")
         metadata = pq.read_metadata(stream)
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         fields = self._checked(path, schema, metadata)
+        if self._in_place:
+            refuse_far_int96(self._source.storage, path, file, stream, metadata.schema)
         leaves = self._leaves if self._is_usual(schema) else leaf_numbers(schema)
         statistics = tuple(_known(metadata, leaves.get(field.name), field.type) for field in fields)
         return FileFooter(file, form, fields, metadata.num_rows, statistics)

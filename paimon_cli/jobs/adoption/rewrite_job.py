@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.history.partition_spec import partition_value
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.json_rows import Needed
@@ -38,11 +39,19 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 
 @dataclass(frozen=True)
+class AdoptedSplit(SourceSplit):
+    """Rows of one file. `values`: of the partition columns."""
+
+    values: tuple[pa.Scalar, ...] = ()
+
+
+@dataclass(frozen=True)
 class AdoptedRows(RowSource):
     """The rows of a source: the columns of its files, and those partition columns that the files lack.
 
     `root`: the directory in which the files are; `options`: of its store. `values`: of the partition columns, by file.
-    `renamed`: columns of the files that have other names in the table.
+    `renamed`: columns of the files that have other names in the table. Tasks get no `footers` and `values`: what one needs of
+    them is in its splits, and there may be tens of thousands of files.
     """
 
     root: str
@@ -51,6 +60,9 @@ class AdoptedRows(RowSource):
     names: tuple[str, ...]
     values: Mapping[str, tuple[pa.Scalar, ...]] = field(repr=False)
     renamed: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "footers": (), "values": {}}
 
     @property
     def form(self) -> TextForm:
@@ -69,7 +81,10 @@ class AdoptedRows(RowSource):
             pieces = self._pieces(footer)
             for start, length, first_row, rows in pieces:
                 share = size // len(pieces)
-                splits.append(SourceSplit(path, footer.format, start, length, first_row, order, path, share, rows))
+                values = self.values[path]
+                splits.append(
+                    AdoptedSplit(path, footer.format, start, length, first_row, order, path, share, rows, values=values)
+                )
                 order += rows
         return splits
 
@@ -82,7 +97,8 @@ class AdoptedRows(RowSource):
 
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         storage, root = storage_for_url(self.root, self.options, confined=True)
-        values = dict(zip(self.names, self.values[split.path], strict=True))
+        assert isinstance(split, AdoptedSplit)
+        values = dict(zip(self.names, split.values, strict=True))
         with storage.open_input(f"{root}/{split.path}") as stream:
             for raw in columnar_batches(stream, split):
                 batch = raw.batch
@@ -105,7 +121,11 @@ def rewrite(adoption: Adoption, store: Mapping[str, str], engine: Engine, progre
         identity = fresh_identity(context)
         plan = plan_write(context, request, identity.user)
         engine.prepare(work_of(request.source, plan.splits), progress)
-        written, found = write_input(plan, request, engine, progress)
+        try:
+            written, found = write_input(plan, request, engine, progress)
+        except BadInput as bad:
+            bad.set_hint("nothing was adopted; choose a key that each row has, or repair the rows in the source")
+            raise
         with NewFiles(context, plan.file_stamp).deleted_on_failure():
             adoption.expect_unchanged(context.read_threads)
             if found.rows != adoption.rows:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.ingest.changes.event_cuts import EventPart
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
 from paimon_cli.ingest.changes.event_frames import FrameReader
@@ -111,6 +112,9 @@ OF_DEBEZIUM = '"source":{"db":"shop","table":"t","ts_ms":5},"op":"%s","ts_ms":1}
         '{"before":null,"after":{"id":{"x":1},"source":{}},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1},"extra":{"b":2},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1},' + OF_DEBEZIUM[:-1] % "c" + ',"after":{"id":2}}',
+        '{"before":null,"after":{"id":1},' + OF_DEBEZIUM[:-1] % "u" + ',"before":{"id":2}}',
+        '{"beside":{"id":9},"after":{"id":1},' + OF_DEBEZIUM % "u",
+        '{"before":{"id":9007199254740993.0,"n":1.5},"after":{"id":1,"n":2},' + OF_DEBEZIUM % "u",
         '{"before":null,"after":{"id":1,"id":2},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1,"s":"},"},' + OF_DEBEZIUM % "c",
         '{"before":null,"after":{"id":1,"s":"\\ud800"},' + OF_DEBEZIUM % "c",
@@ -274,3 +278,12 @@ def test_random_texts_are_read_as_before(format: str, envelope: Any, seed: int) 
         for place in chance.sample(range(len(texts)), chance.randrange(6)):
             texts[place] = scrambled(texts[place], chance)
         both(format, "\n".join(texts[:20]) + "\n", "\n".join(texts[20:]) + "\n")
+
+
+def test_a_part_of_a_block_is_cut_at_its_own_places() -> None:
+    texts = [compact(debezium("t", "c", None, {"id": number})) for number in range(30)]
+    lines = lines_of("".join(f"{text}\n" for text in texts).encode(), "s", 0)
+    framed = FrameReader(EVENT_FORMATS["debezium"]).framed(lines.slice(7, 5).texts)
+    assert framed is not None and (framed.at >= 0).all()
+    images = [json.loads(text) for text in framed.cut.texts[EventPart.IMAGES].to_pylist()]
+    assert [image["after"]["id"] for image in images] == [*range(7, 12)]

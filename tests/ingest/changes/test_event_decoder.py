@@ -64,8 +64,26 @@ def test_a_message_of_canal_holds_several_rows() -> None:
     kinds = [kind for kind, _ in rows(found)]
     assert kinds == ["+I"] * 3 + ["+U", "+U", "-D", "+I"]
     assert {name: type_to_sql(form.type) for name, form in found.forms.items()} == {"id": "INT", "name": "VARCHAR(20)"}
-    uneven = decoded("canal", {**update, "old": [{"name": "x"}]}).events[0]
-    assert [one.reason for one in uneven.bad] == ["its lists of rows differ in length"]
+    for count in (1, 4):
+        uneven = decoded("canal", {**update, "old": [{"name": "x"}] * count}).events[0]
+        assert [one.reason for one in uneven.bad] == ["its lists of rows differ in length"]
+
+
+def test_rows_of_lists_of_several_lengths_have_their_own_images() -> None:
+    """Of messages with and without old rows."""
+    first = canal("t", "u", {"id": 1, "name": "x"}, {"id": 1, "name": "a"})
+    events, expected, number = [], list[tuple[str, Row]](), 0
+    for count in (2, 0, 3, 1):
+        names = [f"old {number + place}" for place in range(count)]
+        olds = [{"name": name} for name in names] if count else None
+        events.append({**first, "data": [{"id": str(number + n), "name": "a"} for n in range(count or 2)], "old": olds})
+        events[-1]["type"] = "UPDATE" if count else "INSERT"
+        for place in range(count or 2):
+            row = {"id": str(number + place), "name": "a"}
+            expected += [("-U", {**row, "name": names[place]}), ("+U", row)] if count else [("+I", row)]
+        number += count or 2
+    (found,) = decoded("canal", *events).events
+    assert rows(found, needs_before=True) == expected
 
 
 def test_flattened_events() -> None:
@@ -197,11 +215,26 @@ def test_values_that_arrow_cannot_read_beside_others() -> None:
     assert [row["id"] for _, row in rows(found)] == list(range(len(values)))
 
 
-def test_whole_numbers_beside_fractions_keep_their_digits() -> None:
+SEPARATORS = [(", ", ": "), (",", ":")]
+"""Images are cut out of events without blanks."""
+
+
+@pytest.mark.parametrize("separators", SEPARATORS)
+@pytest.mark.parametrize("kind", ["-U", "+U"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_whole_numbers_beside_fractions_keep_their_digits(separators: tuple[str, str], kind: str, place: int) -> None:
+    """In either image, in any column, and beside a table that comes first and has none."""
     decoder = EventDecoder(EVENT_FORMATS["debezium"])
-    decoded("debezium", debezium("t", "c", None, {"id": 1, "v": 1.5}), decoder=decoder)
-    (found,) = decoded("debezium", debezium("t", "c", None, {"id": 1, "v": 9_007_199_254_740_993}), decoder=decoder).events
-    assert str(rows(found)[0][1]["v"]) == "9007199254740993"
+    plain = {"id": 1, "v": 1.5, "w": 0.5}
+    long = {"id": 1, "v": 1.5, "w": 0.5} | {"vw"[place]: 9_007_199_254_740_993}
+    images = (long, plain) if kind == "-U" else (plain, long)
+    for event in (debezium("t", "u", plain, plain), debezium("t", "u", *images)):
+        texts = [json.dumps({**event, "source": {**event["source"], "table": name}}, separators=separators) for name in "st"]
+        if event["before"] != event["after"]:
+            texts[0] = json.dumps(debezium("s", "u", plain, plain), separators=separators)
+        *_, found = decoded("debezium", *texts, decoder=decoder).events
+    (row,) = (row for found_kind, row in rows(found, needs_before=True) if found_kind == kind)
+    assert str(row["vw"[place]]) == "9007199254740993"
 
 
 def test_an_unchanged_large_value_comes_from_the_row_before() -> None:
@@ -260,10 +293,13 @@ def test_a_number_is_not_taken_for_base64(digits: str, scale: str, value: str, w
         assert (len(cells) - 1 in [cell.row for cell in bad]) == (wanted is None)
 
 
-def test_a_column_that_becomes_a_decimal_between_two_blocks_keeps_its_digits() -> None:
+@pytest.mark.parametrize("separators", SEPARATORS)
+def test_a_column_that_becomes_a_decimal_between_two_blocks_keeps_its_digits(separators: tuple[str, str]) -> None:
     types = dict[str, DataType]()
     decoder = EventDecoder(EVENT_FORMATS["maxwell"], wanted=lambda table: Wanted({**types}))
-    text = json.dumps(maxwell("t", "c", None, {"id": 1, "v": 1})).replace('"v": 1', '"v": 0.12345678901234567890')
+    event = maxwell("t", "c", None, {"id": 1})
+    event["data"] = event.pop("data") | {"v": 7777}  # in its place for cuts
+    text = json.dumps(event, separators=separators).replace("7777", "0.12345678901234567890")
     decoded("maxwell", text, decoder=decoder)
     types["v"] = DecimalType(30, 20)
     (found,) = decoded("maxwell", text, decoder=decoder).events
@@ -327,6 +363,22 @@ def test_lines_before_one_that_is_too_long_are_read(monkeypatch: pytest.MonkeyPa
     assert lines.texts.to_pylist() == [b'{"a":1}', b'{"a":2}'] and lines.end == 16
     with pytest.raises(BadInput, match="an event of more than"):
         next(blocks)
+
+
+@pytest.mark.parametrize("separators", SEPARATORS)
+def test_a_number_that_is_whole_in_one_image_becomes_text(separators: tuple[str, str]) -> None:
+    text = json.dumps(debezium("t", "u", {"id": 1, "n": 1}, {"id": 1, "n": 2.5}), separators=separators)
+    (found,) = decoded("debezium", text, text).events
+    assert rows(found, needs_before=True) == [("-U", {"id": 1, "n": "1"}), ("+U", {"id": 1, "n": "2.5"})] * 2
+
+
+@pytest.mark.parametrize("data", [{"id": 1}, {"id": 1, "odd": {}}])
+def test_an_old_value_of_a_column_that_the_new_row_lacks(data: Row) -> None:
+    """Also where Arrow cannot read the event; of a column that both have, each image keeps its own value."""
+    event = {**maxwell("t", "u", {"id": 1, "n": 1}, {"id": 1, "n": 2}), "data": {**data, "n": 2}, "old": {"gone": 5, "n": 1}}
+    (found,) = decoded("maxwell", event).events
+    (_, old), (_, new) = rows(found, needs_before=True)
+    assert (old["id"], old["n"], old["gone"]) == (1, 1, 5) and (new["id"], new["n"], new["gone"]) == (1, 2, None)
 
 
 def test_images_whose_values_differ_in_kind_become_text() -> None:

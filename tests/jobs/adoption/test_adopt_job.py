@@ -241,6 +241,29 @@ def test_files_that_would_be_misread_are_not_supported(tmp_path: Path, harm: Cal
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize("place", ["s/inner", "s"])
+def test_a_table_within_its_source_is_refused(tmp_path: Path, source: Path, place: str) -> None:
+    with pytest.raises(UsageError, match="lies in"):
+        catalog(tmp_path).adopt(str(source), table=f"{source.parent}/{place.replace('s', source.name, 1)}")
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc"])
+@pytest.mark.parametrize("year", [1, 1600, 1969, 2026, 9999])
+def test_times_that_cannot_be_read_back_are_refused(tmp_path: Path, form: str, year: int) -> None:
+    """0001-01-01 and 9999-12-31 stand for no time in many tables of Hive; Arrow would wrap them around."""
+    root, rows = tmp_path / "s", pa.table({"t": pa.array([None, datetime.datetime(2026, 1, 2), datetime.datetime(year, 12, 31)])})
+    root.mkdir()
+    if form == "orc":
+        orc.write_table(rows, root / "a.orc")
+    else:
+        pq.write_table(rows, root / "a.parquet", use_deprecated_int96_timestamps=True)
+    if 1677 < year < 2262:
+        assert adopted(tmp_path, root).scan().to_arrow()["t"].cast(pa.timestamp("us")).to_pylist()[2].year == year
+        return
+    with pytest.raises(NotSupported, match="a timestamp before 1677 or after 2262"):
+        adopted(tmp_path, root)
+
+
 def test_the_order_of_columns_does_not_matter(tmp_path: Path) -> None:
     write(tmp_path / "source/a.parquet")
     pq.write_table(pa.table(dict(reversed(ROWS.items()))), tmp_path / "source/b.parquet")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, UsageError
+from paimon_cli.jobs.adoption.footers import FileFooter
+from paimon_cli.jobs.adoption.rewrite_job import AdoptedRows
+from paimon_cli.jobs.adoption.source import AdoptedFile
 from tests.pieces import injected
 
 DAYS = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]
@@ -147,3 +152,18 @@ def test_a_key_that_cannot_be_is_refused(tmp_path: Path, source: Path, asked: di
     with pytest.raises(PaimonError):
         plan(tmp_path, source, **asked).run()
     assert not contents(tmp_path / "t")
+
+
+def test_tasks_get_only_their_own_files(tmp_path: Path) -> None:
+    """What all tasks share does not grow with the number of files, and a split still has the values of its partition."""
+    file = AdoptedFile("dt=2026-01-01/a.parquet", 100, ("2026-01-01",))
+    sizes = []
+    for count in (1, 1_000):
+        files = [dataclasses.replace(file, path=f"dt=2026-01-01/{number}.parquet") for number in range(count)]
+        footers = tuple(FileFooter(one, "parquet", (), 3, None) for one in files)
+        values = {one.path: (pa.scalar(DAYS[0]),) for one in files}
+        source = AdoptedRows(str(tmp_path), {}, footers, ("dt",), values)
+        splits = pickle.loads(pickle.dumps(source.plan()))
+        assert len(splits) == count and splits[-1].values == (pa.scalar(DAYS[0]),)
+        sizes.append(len(pickle.dumps(source)))
+    assert sizes[0] == sizes[1]
