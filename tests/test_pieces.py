@@ -122,7 +122,7 @@ CUTS_NOTHING = {
         "catalog/metastore/configuration_files": "_MAX_OWN_FILE",
         "catalog/own_reads": "MOST_COUNTED MOST_PARTITIONS",
         "catalog/warehouse_policy": "COUNTS_EVERY MAX_KEPT_TABLES _VERSION_LENGTH",
-        "maintain/read_rates": "LONGEST_READS_NAME MAX_READS_FILE MAX_READS_LINES MOST_READS_OBJECTS",
+        "maintain/read_rates": "LONGEST_READS_NAME MAX_READS_FILE MAX_READS_LINES MOST_READS_OBJECTS _MOST_COMPLAINTS",
         "maintain/policy": "LONGEST_PATTERN MAX_MISTAKES MAX_PATTERNS _MOST",
         "maintain/policy_effect": "_MOST",
         "maintain/policy_text": "_LONGEST_VALUE MAX_NODES MAX_POLICY _SHOWN_KEY",

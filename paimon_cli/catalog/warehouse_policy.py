@@ -68,7 +68,7 @@ class PolicyFile:
         return sorted((name for name in found if day_of(name) is not None), reverse=True)
 
     def reads(self) -> ReadCounts:
-        """The counts in the file beside it, and the counts of processes. Raises `UsageError` for what is no count."""
+        """The counts in the file beside it, and the counts of processes. Raises `UsageError` for too many."""
         directory = self.counted_directory
         found = [(f"{directory.rpartition('/')[0]}/{READS_FILE}", READS_FILE)]
         found += [(f"{directory}/{name}", f"{READS_DIRECTORY}/") for name in self.counted_names()[:MOST_READS_OBJECTS]]
@@ -261,6 +261,8 @@ class Policies:
             try:
                 file = self._file(warehouse, location.storage_options)
                 self._counts[warehouse] = within(self.seconds, file.reads, READS_FILE)
+                for number, text in enumerate(self._counts[warehouse].complaints):
+                    self._warn(f"{warehouse}/{READS_DIRECTORY}/{number}", f"some reads are not known: {text}")
             except PaimonError as error:
                 self._counts[warehouse] = _NO_COUNTS
                 self._warn(f"{warehouse}/{READS_FILE}", f"nothing is known about reads: {error.message}")

@@ -93,6 +93,8 @@ def _say_savings(savings: Sequence[Saving]) -> None:
     found = sorted(savings, key=lambda saving: -saving.all_bytes)
     for saving in found[:SHOWN_SAVINGS]:
         say(f"{human_size(saving.bytes)} in {saving.what}; loses {saving.loses}: {saving.command}")
+        if saving.bytes_written:
+            say(f"  beyond the {human_size(saving.bytes_written)} of changelogs that it writes in place of the snapshots")
         if saving.freed_later:
             say(f"  then {human_size(saving.freed_later)} more, {saving.later_when}: {saving.later_command}")
     if len(found) > SHOWN_SAVINGS:

@@ -1,7 +1,7 @@
 """What requests, stored bytes and transferred bytes cost: a small table of prices by name, or from a file.
 
 A file comes from anywhere, so it is read as hostile input: its size and depth are bounded, it has neither tags nor aliases, and
-each key must be known.
+each key must be known, and there once.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def parse_prices(content: bytes, source: str) -> PriceTable:
         raise UsageError(f"{source} is too large for prices", f"it has more than {MAX_PRICE_FILE:,} bytes", hint)
     try:
         text, nested = content.decode(), 0
+        keys, is_key = set[str](), False
         lists = yaml.BlockSequenceStartToken, yaml.FlowSequenceStartToken
         mappings = yaml.BlockMappingStartToken, yaml.FlowMappingStartToken
         for token in yaml.scan(text, yaml.SafeLoader):
@@ -87,6 +88,12 @@ def parse_prices(content: bytes, source: str) -> PriceTable:
                 raise UsageError(f"{source} is not a table of prices", "it is nested, or a list", hint)
             if isinstance(token, (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)):
                 raise UsageError(f"{source} is not a table of prices", "it has a tag, an anchor or an alias", hint)
+            if is_key and isinstance(token, yaml.ScalarToken):
+                if token.value in keys:
+                    where = f"the second one is in line {token.start_mark.line + 1}"
+                    raise UsageError(f"'{shown_name(token.value)}' is there twice in {source}", where, "remove one")
+                keys.add(token.value)
+            is_key = isinstance(token, yaml.KeyToken)
         found: Any = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)

@@ -26,7 +26,7 @@ from paimon_cli.maintain.expire_changelogs import (
     plan_changelogs,
 )
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
-from paimon_cli.maintain.expire_snapshots import carry_out, files_to_delete_now, plan_expiry
+from paimon_cli.maintain.expire_snapshots import bytes_to_write, carry_out, files_to_delete_now, plan_expiry
 from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, check_deletions, delete_files, delete_portion, measured
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
@@ -99,7 +99,7 @@ class Expiry:
     """A planned expiry: the ids or names to expire, and exactly the `files` that `run` will delete.
 
     `before`: what is older than this expires, in epoch millis, if the request named a time. `held_by`: the consumer without
-    which snapshots would expire, if none do.
+    which snapshots would expire, if none do. `written`: the bytes of the changelogs that `run` writes in place of snapshots.
     """
 
     what: str
@@ -108,6 +108,7 @@ class Expiry:
     delete: Callable[[DeleteFiles], Expired]
     before: int | None = None
     held_by: Callable[[], Consumer | None] = lambda: None
+    written: Callable[[], int] = lambda: 0
 
     def run(self, delete: DeleteFiles) -> Expired:
         """Delete and count what `files` lists. Expired partitions keep their files until their snapshots expire."""
@@ -153,7 +154,11 @@ def _snapshots(context: TableContext, request: ExpireOptions, before: int | None
     def run(delete: DeleteFiles) -> Expired:
         return Expired(SNAPSHOTS, tuple(map(str, carry_out(context, plan, delete).snapshots)))
 
-    return Expiry(SNAPSHOTS, names, files, run, held_by=functools.partial(holding_consumer, context, retention))
+    def written() -> int:
+        return 0 if plan is None else bytes_to_write(context, plan)
+
+    held_by = functools.partial(holding_consumer, context, retention)
+    return Expiry(SNAPSHOTS, names, files, run, held_by=held_by, written=written)
 
 
 def _changelogs(context: TableContext, request: ExpireOptions, before: int | None, progress: Progress) -> Expiry:

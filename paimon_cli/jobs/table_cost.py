@@ -14,8 +14,8 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.operation_cost import OperationCost, operation_costs
 from paimon_cli.inspect.price_table import PriceTable
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.reclaim_job import plan_expire
-from paimon_cli.maintain.expire_snapshots import files_to_delete_now, plan_expiry
+from paimon_cli.jobs.reclaim_job import Expiry, plan_expire
+from paimon_cli.maintain.expire_snapshots import bytes_to_write, files_to_delete_now, plan_expiry
 from paimon_cli.maintain.needed_files import measured, total_size
 from paimon_cli.maintain.owners import (
     BRANCH,
@@ -59,7 +59,8 @@ class CostRow:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a command would free now, in bytes: the files that it deletes. `loses`: what could no longer be read.
+    """What a command would free now. `files`: those that it deletes; `bytes`: theirs without `bytes_written`, those of the
+    changelogs that an expiry writes in place of snapshots, if changelogs outlive them. `loses`: what could no longer be read.
 
     `freed_later`: the bytes that it makes needless and leaves; `later_command` deletes them, `later_when` that is possible. The
     two are empty if nothing is left.
@@ -74,6 +75,7 @@ class Saving:
     freed_later: int = 0
     later_when: str = ""
     later_command: str = ""
+    bytes_written: int = 0
 
     @property
     def all_bytes(self) -> int:
@@ -219,25 +221,23 @@ class _Savings:
 
     def _expiries(self) -> Iterator[Saving]:
         own = plan_expire(self.context, ExpireOptions(), self.progress)
-        files = own.files()
-        loses = f"time travel to {len(own.names)} of the snapshots"
-        yield self._saving("snapshots that are due to expire", len(files), total_size(files), loses, "expire")
+        yield self._expiry(own, "snapshots that are due to expire", f"time travel to {len(own.names)} of the snapshots")
         latest = plan_expire(self.context, ExpireOptions(retain_max=1), self.progress)
         if len(latest.names) > len(own.names):
-            files = latest.files()
             what, loses = "all snapshots but the latest", "time travel, except to tags, branches and what consumers still read"
-            yield self._saving(what, len(files), total_size(files), loses, "expire", "--retain-max", "1")
+            yield self._expiry(latest, what, loses, "--retain-max", "1")
         changelogs = plan_expire(self.context, ExpireOptions("changelogs"), self.progress)
-        files = changelogs.files()
         loses = f"{len(changelogs.names)} changelogs"
-        yield self._saving(
-            "changelogs that are due to expire", len(files), total_size(files), loses, "expire", "--what changelogs"
-        )
+        yield self._expiry(changelogs, "changelogs that are due to expire", loses, "--what changelogs")
         few = plan_expire(self.context, ExpireOptions("changelogs", retain_max=1), self.progress)
         if len(few.names) > len(changelogs.names):
-            files = few.files()
             what, loses = "all changelogs that may go", f"{len(few.names)} changelogs, except what consumers still read"
-            yield self._saving(what, len(files), total_size(files), loses, "expire", "--what changelogs", "--retain-max", "1")
+            yield self._expiry(few, what, loses, "--what changelogs", "--retain-max", "1")
+
+    def _expiry(self, plan: Expiry, what: str, loses: str, *options: str) -> Saving:
+        files, written = plan.files(), plan.written()
+        saving = self._saving(what, len(files), total_size(files) - written, loses, "expire", *options)
+        return replace(saving, bytes_written=written)
 
     def _tags(self) -> Iterator[Saving]:
         for owner in self._owners(TAG):
@@ -289,4 +289,6 @@ class _Savings:
     def _expired(self, retention: Retention) -> int:
         """The bytes that an expiry would free."""
         plan = plan_expiry(self.context, replace(retention, limit=None))
-        return 0 if plan is None else total_size(measured(self.context, files_to_delete_now(self.context, plan)))
+        if plan is None:
+            return 0
+        return total_size(measured(self.context, files_to_delete_now(self.context, plan))) - bytes_to_write(self.context, plan)

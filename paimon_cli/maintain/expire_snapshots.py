@@ -216,6 +216,16 @@ def files_to_delete_now(context: TableContext, plan: ExpiryPlan) -> list[FileToD
     return [*snapshots, *plan.data_files(context, now), *plan.metadata_files(context, now)]
 
 
+def bytes_to_write(context: TableContext, plan: ExpiryPlan) -> int:
+    """The bytes of the changelogs that `carry_out` writes in place of snapshots; hints aside."""
+    return sum(len(_as_changelog(snapshot)) for snapshot in plan.snapshots) if context.options.changelogs_outlive_snapshots else 0
+
+
+def _as_changelog(snapshot: Snapshot) -> bytes:
+    """The long-lived changelog that outlives a snapshot."""
+    return snapshot.to_json().encode()
+
+
 def _current_protections(context: TableContext) -> Protections:
     """Read tags before branches: a job that creates a branch from a tag checks afterwards that the tag still exists."""
     tags = tagged_snapshots(context)
@@ -243,7 +253,7 @@ def _delete_snapshots(context: TableContext, plan: ExpiryPlan, deleted: list[int
         if context.snapshots.find(plan.kept.id) != plan.kept:
             break
         if context.options.changelogs_outlive_snapshots:
-            storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
+            storage.overwrite(layout.changelog(snapshot.id), _as_changelog(snapshot))
         storage.delete(layout.snapshot(snapshot.id))
         gone.append(snapshot)
         deleted.append(snapshot.id)

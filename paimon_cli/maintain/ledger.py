@@ -58,10 +58,10 @@ class LedgerStep:
     """What a round did to one table. Sizes are bytes; the compaction's are those of rewritten files.
 
     `runs_before`, `runs_after`: sorted runs of the compacted buckets, together. `read_files_*`, `read_bytes_*`: what a read
-    of all rows opens and fetches before and after. `score`, `budget_left`: None for a service without goal or budget. `why`: the
-    reasons of the compactions, with their arithmetic; `why_not`: what was left, and why. `error`: of the step, empty if it
-    succeeded; the sizes then include what came to nothing. `upkeep_bytes`: what the budget was charged for expiry and orphans;
-    `upkeep_seconds`: of a budget in time, all that the turn took besides the compaction.
+    of all rows opens and fetches before and after. `score`, `budget_left` (bytes to read): None for a service without goal or
+    budget. `why`: the reasons of the compactions, with their arithmetic; `why_not`: what was left, and why. `error`: of the step,
+    empty if it succeeded; the sizes then include what came to nothing. `upkeep_bytes`: what the budget was charged for expiry and
+    orphans; `upkeep_seconds`: of a budget in time, all that the turn took besides the compaction.
     """
 
     table: str

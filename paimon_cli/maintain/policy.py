@@ -2,7 +2,7 @@
 
     catalog:                           # for all tables
       goal: balanced
-      budget: 50GB/day                 # of all tables that this line is about, together
+      budget: 50GB/day                 # read, by compactions of all tables that this line is about, together
       windows: nights
       timezone: Europe/Berlin
     databases:
@@ -294,7 +294,8 @@ class _Reader:
             form = "database.table, such as shop.orders_*" if level == PolicyLevel.TABLES else "a database, such as staging_*"
             self._mistake(given.line, f"'{shown_key(pattern)}' is no pattern of {level}", f"it must have the form of {form}")
             return
-        found = tuple(self._settings(level, pattern, self._mapping(pattern, given)))
+        name = level if level == PolicyLevel.CATALOG else pattern
+        found = tuple(self._settings(level, pattern, self._mapping(name, given)))
         refused = tuple(setting for setting in found if _KEYS[setting.key].is_own and not self.is_own)
         yield PolicyRule(level, pattern, tuple(setting for setting in found if setting not in refused), refused)
 

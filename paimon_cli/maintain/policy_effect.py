@@ -18,9 +18,10 @@ OPTION_OF_KEY = {
     PolicyKey.SNAPSHOTS_MIN: _MIN_RETAINED,
     PolicyKey.SNAPSHOTS_MAX: _MAX_RETAINED,
     PolicyKey.PARTITIONS: _EXPIRATION_TIME,
+    PolicyKey.TAGS: "tag.default-time-retained",
     PolicyKey.RUNS: _TRIGGER,
 }
-"""The option of Paimon that a key changes for one run."""
+"""The option of Paimon that a key changes for one run, or for tags, that says how long they are kept."""
 
 
 class Effect:
@@ -120,9 +121,9 @@ def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None)
     option = OPTION_OF_KEY.get(key)
     if options is not None and option is not None and not setting.is_own and own is None:
         lengthens = "the policy of a warehouse may only lengthen retention"
-        if of_table is None:
+        if of_table is None and key == PolicyKey.PARTITIONS:
             return JudgedSetting(setting, Effect.WITHOUT, f"the table keeps partitions for good, and {lengthens}")
-        if key != PolicyKey.RUNS and setting.value < of_table:
+        if key != PolicyKey.RUNS and of_table is not None and setting.value < of_table:
             is_number = key in (PolicyKey.SNAPSHOTS_MIN, PolicyKey.SNAPSHOTS_MAX)
             shown = of_table if is_number else duration_text(of_table)
             return JudgedSetting(setting, Effect.WITHOUT, f"{option} of the table is {shown}, and {lengthens}")
@@ -140,5 +141,6 @@ def _of_table(key: str, options: TableOptions) -> int | None:
         PolicyKey.SNAPSHOTS_MIN: options.snapshot_num_retained_min,
         PolicyKey.SNAPSHOTS_MAX: options.snapshot_num_retained_max,
         PolicyKey.PARTITIONS: options.partition_expiration_time,
+        PolicyKey.TAGS: options.tag_default_time_retained,
         PolicyKey.RUNS: options.compaction_trigger,
     }.get(key)

@@ -28,6 +28,7 @@ READS_DIRECTORY, MOST_READS_OBJECTS = "reads", 500
 """The directory of what processes counted, and how many objects it has at most: beyond that none is added, and none is read."""
 _OBJECT = re.compile(r"reads-([0-9]{4}-[0-9]{2}-[0-9]{2})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.ndjson")
 _MOST_READS = 1e15
+_SHOWN_LINES, _MOST_COMPLAINTS = 5, 20
 _WHOLE = ""
 
 
@@ -35,44 +36,54 @@ _WHOLE = ""
 class ReadCounts:
     """Reads by table (`db.table`) and path of the partition, empty for reads of the whole table. `shrunk` is what to believe.
 
-    `source`: where they come from, such as `reads.ndjson`; empty without counts.
+    `source`: where they come from, such as `reads.ndjson`; empty without counts. `complaints`: which lines of which files were
+    left out, because they are no counts.
     """
 
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
     source: str = ""
+    complaints: tuple[str, ...] = ()
 
     @staticmethod
     def together(parts: Iterable[ReadCounts]) -> ReadCounts:
         """The sum of all, with their sources. Raises `UsageError` for more partitions than a file may name."""
         counts: dict[tuple[str, str], float] = {}
         sources: dict[str, None] = {}
+        complaints: tuple[str, ...] = ()
         for part in parts:
+            complaints = (*complaints, *part.complaints)[:_MOST_COMPLAINTS]
             sources.update({part.source: None} if part.counts else {})
             for key, reads in part.counts.items():
                 counts[key] = counts.get(key, 0.0) + reads
             if len(counts) > MAX_READS_LINES:
                 why = f"reads of more than {MAX_READS_LINES:,} partitions were counted"
                 raise UsageError("there are too many counts of reads", why, f"delete files in the directory {READS_DIRECTORY}")
-        return ReadCounts(counts, ", ".join(sources))
+        return ReadCounts(counts, ", ".join(sources), complaints)
 
     @staticmethod
     def read(content: bytes, name: str) -> ReadCounts:
-        """The counts in a file; those of one partition add up. Raises `UsageError` with the line for anything else."""
+        """The counts in a file; those of one partition add up. Lines that are none are left out, with a complaint; a last line
+        without an end may be on its way. Raises `UsageError` for a file that is too large.
+        """
         if len(content) > MAX_READS_FILE:
             raise UsageError(f"{name} is too large", f"it has {len(content):,} bytes, and at most {MAX_READS_FILE:,} are read")
         counts: dict[tuple[str, str], float] = {}
-        for number, line in enumerate(content.splitlines(), 1):
+        bad: list[int] = []
+        lines = content.splitlines()
+        is_whole = content.endswith((b"\n", b"\r"))
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             if number > MAX_READS_LINES:
                 raise at(name, number, "the file has too many lines", f"at most {MAX_READS_LINES:,} are read")
             try:
                 table, partition, reads = _line(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                why = "a line is an object with table (db.table), partition (a path such as dt=2026-11-29, or none) and reads"
-                raise at(name, number, "this is no count of reads", why) from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                is_on_its_way = number == len(lines) and not is_whole and _is_cut(error)
+                bad += [] if is_on_its_way else [number]
+                continue
             counts[table, partition] = counts.get((table, partition), 0.0) + reads
-        return ReadCounts(counts)
+        return ReadCounts(counts, complaints=(_complaint(name, bad),) if bad else ())
 
     def proportion(self, table: str, partition: str) -> float:
         """How often a partition is believed to be read, in proportion to the mean; 1 where nothing is known.
@@ -117,6 +128,19 @@ def day_of(name: str) -> date | None:
         return None if found is None else date.fromisoformat(found.group(1))
     except ValueError:
         return None
+
+
+def _is_cut(error: Exception) -> bool:
+    """Whether a line is no JSON, as one that is still being written."""
+    return isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+
+
+def _complaint(name: str, bad: list[int]) -> str:
+    numbers = ", ".join(f"{number}" for number in bad[:_SHOWN_LINES])
+    more = f" and {len(bad) - _SHOWN_LINES:,} more" if len(bad) > _SHOWN_LINES else ""
+    what = f"line {numbers} is no count" if len(bad) == 1 else f"lines {numbers}{more} are no counts"
+    why = "a line is an object with table (db.table), partition (a path such as dt=2026-11-29, or none) and reads"
+    return f"{name}: {what} of reads, and left out: {why}"
 
 
 def _line(found: object) -> tuple[str, str, float]:

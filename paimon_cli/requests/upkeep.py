@@ -4,16 +4,16 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Literal, NamedTuple
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.option_text import human_size, parse_duration, parse_size
+from paimon_cli.options.option_text import duration_text, human_size, parse_duration, parse_size
 from paimon_cli.requests.compaction import SERVICE, OrphansEvery, Rounds, Sharing, TableChoice
 from paimon_cli.requests.fields import Option, Parsed
 
 GoalName = Literal["latency", "balanced", "cost"]
-DAY_UNIT = "/day"
+DAY_UNIT, _DAY_MILLIS = "/day", 86_400_000
 
 
 class Allowance(NamedTuple):
-    """What may be taken: a time (`millis`), or the bytes that are read (`size`). The other one is None.
+    """What may be taken: a time (`millis`), or the bytes that compactions read (`size`). The other one is None.
 
     `is_daily`: again each day, for a service; otherwise once, for one run.
     """
@@ -36,6 +36,8 @@ class Allowance(NamedTuple):
                     amount = parse(text)
                 except UsageError:
                     continue
+                if daily and kind == "millis" and amount > _DAY_MILLIS:
+                    raise UsageError(f"--budget {given}", "a day has 24 h", "such as --budget 2h/day")
                 if amount:
                     return cls(**{kind: amount}, is_daily=bool(daily))
         raise UsageError(
@@ -46,7 +48,7 @@ class Allowance(NamedTuple):
 
     def __str__(self) -> str:
         """As it is written on the command line."""
-        amount = human_size(self.size) if self.size is not None else f"{(self.millis or 0) / 60_000:g} min"
+        amount = human_size(self.size) if self.size is not None else duration_text(self.millis or 0)
         return amount.replace(" ", "") + (DAY_UNIT if self.is_daily else "")
 
 
@@ -73,10 +75,11 @@ class Budgeted(Sharing):
     budget: Annotated[
         BudgetText,
         Option(
-            "Begin nothing more after this time, such as 10m, or let compactions read at most this much, such as 20GB; with "
-            "--watch for each day, such as 2h/day or 50GB/day. What did not fit is named, and left for later.",
+            "Begin nothing more after this time, such as 10m, or let compactions read at most this much, such as 20GB (what they "
+            "write, about as much, does not count); with --watch for each day, such as 2h/day or 50GB/day. What did not fit is "
+            "named, and left for later.",
             library="Begin nothing more after this time, such as `10m`, or let compactions read at most this much, such as "
-            "`20GB`. What did not fit is named, and left to the next run",
+            "`20GB`; what they write, about as much, does not count. What did not fit is named, and left to the next run",
         ),
     ] = BudgetText()
 

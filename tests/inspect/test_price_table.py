@@ -59,6 +59,21 @@ def test_what_is_no_table_of_prices_is_refused(content: bytes) -> None:
         parse_prices(content, "prices")
 
 
+@pytest.mark.parametrize(
+    "content",
+    (
+        b"reads: 1\nreads: 0",
+        b'{"reads": 1, "stored": 3, "reads": 0}',
+        b"? reads\n: 1\n? 'reads'\n: 1",
+        b'{reads: 1, "\\u0072eads": 2}',
+    ),
+    ids=itertools.count(),
+)
+def test_a_key_that_is_there_twice_is_refused(content: bytes) -> None:
+    with pytest.raises(UsageError, match="'reads' is there twice in prices"):
+        parse_prices(content, "prices")
+
+
 def test_a_price_that_is_neither_a_name_nor_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no prices 'gcs'"):
         price_table("gcs")

@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 
+from paimon_cli.errors import UsageError
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget, DailyAllowance
 from paimon_cli.requests.upkeep import Allowance
 from tests.jobs.test_leases import HandClock
@@ -121,3 +122,15 @@ def test_what_upkeep_took_beyond_its_reservation_is_owed() -> None:
     assert once.reserve_all(400)
     once.settle(400, 900)
     assert once.left == 100
+
+
+@pytest.mark.parametrize("text", ["1s", "10min", "2h/day", "90min", "500ms", "24h/day"])
+def test_an_allowance_is_shown_as_it_is_written(text: str) -> None:
+    assert str(Allowance.parse(text)) == text.replace("24h", "1d")
+    assert Allowance.parse(str(Allowance.parse(text))) == Allowance.parse(text)
+
+
+def test_a_day_has_no_more_than_its_hours() -> None:
+    with pytest.raises(UsageError, match="a day has 24 h"):
+        Allowance.parse("25h/day")
+    assert Allowance.parse("25h").millis == 25 * 3_600_000

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.compact.compaction_task import PostponedRows, RegroupedPartition
+from paimon_cli.jobs.compact_request import CompactionPlan
 from paimon_cli.jobs.compact_summary import CompactSummary
-from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
+from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher, step_of
 from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.maintain.ledger import Ledger, LedgerRound
@@ -154,3 +156,9 @@ def test_a_search_that_took_from_a_budget_and_found_nothing_is_noted(
     watcher.round_done(ServiceRound(1, clock.now_millis(), 0.1, (searched,)), None)
     written = [step.upkeep_bytes for each in ledger.rounds(0, lambda error: pytest.fail(str(error))) for step in each.steps]
     assert written == ([64 << 10] if is_noted else [])
+
+
+def test_the_ledger_says_why_rows_got_their_buckets() -> None:
+    works = (PostponedRows(b"", -2, ()), RegroupedPartition(b"", 0, (), 1, 2, 3, "1 -> 2 buckets: it is large"))
+    step = step_of(TableRound("shop.orders", "compacted", CompactSummary(buckets=2, plan=CompactionPlan(1, works))))
+    assert step.why == "1 x 1 -> 2 buckets: it is large; 1 x postponed rows get their buckets"

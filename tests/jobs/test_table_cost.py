@@ -119,6 +119,24 @@ def test_a_consumer_keeps_what_is_too_young_for_the_expiry_of_the_table(table: T
     assert between - size_of(directory_of(table)) + longer_hint == predicted.freed_later > 1000
 
 
+def test_what_an_expiry_writes_is_not_freed(tmp_path: Path) -> None:
+    """Where changelogs outlive snapshots, each snapshot that goes becomes one."""
+    made = Table.create(
+        tmp_path / "wh" / "shop.db" / "t",
+        columns=["id BIGINT NOT NULL", "v STRING"],
+        primary_key=["id"],
+        options={"bucket": "1", "write-only": "true", "changelog-producer": "input", "changelog.time-retained": "1 d"},
+    )
+    for commit in range(6):
+        made.write([{"id": number, "v": f"{commit}"} for number in range(40)], compact="none")
+    predicted, before = saving_of(made, "all snapshots but the latest"), size_of(directory_of(made))
+    made.expire(retain_max=1)
+    hints = sum((directory_of(made) / name).stat().st_size for name in ("snapshot/EARLIEST", "changelog/LATEST"))
+    written = sum(path.stat().st_size for path in directory_of(made).glob("changelog/changelog-*"))
+    assert predicted.bytes_written == written > 0
+    assert before - size_of(directory_of(made)) + hints == predicted.bytes
+
+
 def test_changelogs_that_are_not_due_may_go_at_once(tmp_path: Path) -> None:
     made = Table.create(
         tmp_path / "wh" / "shop.db" / "t",

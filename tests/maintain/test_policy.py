@@ -108,6 +108,8 @@ def test_a_warehouse_starts_no_program_and_names_no_host() -> None:
         ("catalog: {caps: {runs: }}", "caps.runs has no value that can be taken"),
         ("catalog: {caps: {bytes: many}}", "caps.bytes: cannot parse the size 'many'"),
         ("catalog: {goal: latncy}", "goal: 'latncy' is no goal"),
+        ("catalog: [1, 2]", "'catalog' is no mapping"),
+        ("catalog: {budget: 25h/day}", "budget: '25h/day' is no budget: a day has 24 h"),
         ("catalog: {budget: 10GB}", "budget: '10GB' is no budget of a day"),
         ("catalog: {budget: lots/day}", "budget: 'lots/day' is no budget: it is neither a time nor a size with a unit"),
         ("catalog: {windows: night}", "windows: 'night' is no window of time"),
@@ -183,6 +185,14 @@ def test_a_cap_on_runs_lowers_the_trigger_and_keeps_the_levels() -> None:
     capped = met(of_warehouse("catalog: {caps: {runs: 3}}"))
     assert changed(capped) == {"num-sorted-run.compaction-trigger": "3", "num-levels": "6"}
     assert changed(capped, {"num-sorted-run.compaction-trigger": "2"}) == {}
+
+
+def test_tags_are_judged_by_how_long_the_table_keeps_them() -> None:
+    warehouse = of_warehouse("catalog: {retention: {tags: 1 s}}")
+    (judged,) = judged_settings(met(warehouse), TableOptions({"tag.default-time-retained": "7 d"}))
+    assert judged.is_shorter and judged.why.startswith("tag.default-time-retained of the table is 7 d")
+    for options in ({}, {"tag.default-time-retained": "1 s"}):
+        assert judged_settings(met(warehouse), TableOptions(options))[0].effect == Effect.IN_FORCE
 
 
 def test_each_line_is_judged() -> None:

@@ -62,8 +62,24 @@ def test_shrunk_counts_are_nearer_to_the_truth_than_counts() -> None:
     ids=range(13),
 )
 def test_what_is_no_count(line: bytes) -> None:
-    with pytest.raises(UsageError, match=r"reads\.ndjson:2: this is no count of reads"):
-        ReadCounts.read(b'{"table": "s.a", "reads": 1}\n' + line, "reads.ndjson")
+    found = ReadCounts.read(b'{"table": "s.a", "reads": 1}\n' + line + b'\n{"table": "s.b", "reads": 4}\n', "reads.ndjson")
+    assert found.counts == {("s.a", ""): 1, ("s.b", ""): 4}, "the others count"
+    (complaint,) = found.complaints
+    assert complaint.startswith("reads.ndjson: line 2 is no count of reads, and left out")
+
+
+def test_complaints_are_bounded() -> None:
+    found = ReadCounts.read(b"x\n" * 100 + b'{"table": "s.a", "reads": 1}', "reads.ndjson")
+    assert found.counts == {("s.a", ""): 1}
+    assert "lines 1, 2, 3, 4, 5 and 95 more are no counts of reads" in found.complaints[0]
+    assert len(ReadCounts.together([found] * 100).complaints) <= 20
+
+
+@pytest.mark.parametrize(("end", "is_named"), [(b"", False), (b"\n", True)])
+def test_a_last_line_without_an_end_is_being_written(end: bytes, is_named: bool) -> None:
+    found = ReadCounts.read(b'{"table": "s.a", "reads": 1}\n{"table": "s.b", "rea' + end, "reads.ndjson")
+    assert found.counts == {("s.a", ""): 1} and bool(found.complaints) == is_named
+    assert ReadCounts.read(b'{"table": "s.b", "reads": "many"}', "reads.ndjson").complaints, "that is whole, and wrong"
 
 
 def test_a_file_has_bounds() -> None:

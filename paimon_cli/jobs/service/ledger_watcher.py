@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.errors import PaimonError
+from paimon_cli.jobs.compact_request import by_urgency
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.goal_merges import TOO_MANY_RUNS
 from paimon_cli.jobs.service.shared_budgets import Grant
@@ -168,7 +169,8 @@ def step_of(done: TableRound) -> LedgerStep:
     """What a round did to a table, as a step of the ledger."""
     summary, figures = done.summary, done.figures
     decisions = summary.plan.decisions
-    tasks = [decision for decision in decisions if isinstance(decision, CompactionTask)] if summary.buckets else []
+    works = by_urgency(decisions) if summary.buckets else []
+    tasks = [work for work in works if isinstance(work, CompactionTask)]
     return LedgerStep(
         table=_cut(shown_name(done.table)),
         state=done.state,
@@ -186,7 +188,7 @@ def step_of(done: TableRound) -> LedgerStep:
         files_deleted=done.upkeep.files_expired + done.upkeep.orphans,
         score=best_score(decisions),
         budget_left=done.budget_left,
-        why=_cut(reasons_of(tasks)),
+        why=_cut(reasons_of(works)),
         why_not=_cut(_left(done)),
         error="" if done.error is None else _cut(redact(done.error.message)),
         upkeep_bytes=done.upkeep_bytes,
@@ -200,15 +202,16 @@ def best_score(decisions: Sequence[Decision]) -> float | None:
     return max(scores, default=None)
 
 
-def reasons_of(tasks: Sequence[CompactionTask]) -> str:
-    """The reasons of compactions, the most frequent first, each with the arithmetic of its largest bucket."""
-    largest: dict[str, CompactionTask] = {}
-    for task in sorted(tasks, key=lambda task: task.size):
-        largest[task.reason] = task
-    counts = Counter(task.reason for task in tasks).most_common(SHOWN_REASONS)
+def reasons_of(works: Sequence[CompactionTask | PostponedRows | RegroupedPartition]) -> str:
+    """The reasons of compactions, splits and merges of buckets, and of rows that get their buckets: the most frequent first, each
+    with the arithmetic of its largest bucket.
+    """
+    arithmetic: dict[str, str] = {}
+    for work in sorted(works, key=lambda work: work.read_size):
+        arithmetic[work.reason] = work.arithmetic if isinstance(work, CompactionTask) else ""
+    counts = Counter(work.reason for work in works).most_common(SHOWN_REASONS)
     return "; ".join(
-        f"{count} x {reason}" + (f" ({largest[reason].arithmetic})" if largest[reason].arithmetic else "")
-        for reason, count in counts
+        f"{count} x {reason}" + (f" ({arithmetic[reason]})" if arithmetic[reason] else "") for reason, count in counts
     )
 
 

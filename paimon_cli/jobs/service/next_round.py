@@ -41,9 +41,9 @@ class RoundDecision:
     """What the next round does with a table. `opens`: when its next window begins (epoch millis); None unless it waits for it.
 
     `buckets`, `bytes_read`: to be compacted within the caps; `left_buckets`, `left_bytes`: what a later round does.
-    `score`, `budget_left` (bytes, after all that the round may take): None without a goal or a budget. `why`: the reasons with
-    their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None unless the
-    table cannot be planned. `reads_from`: under a goal, the source of the rate of reads in the arithmetic.
+    `score`, `budget_left` (bytes to read, after all that the round may take): None without a goal or a budget. `why`: the reasons
+    with their arithmetic; `why_not`: of the buckets that are not compacted. `policy`: the lines in force. `error`: None unless
+    the table cannot be planned. `reads_from`: under a goal, the source of the rate of reads in the arithmetic.
     """
 
     table: str
