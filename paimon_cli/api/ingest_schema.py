@@ -13,6 +13,7 @@ from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import AlreadyExists, BadInput, UsageError
 from paimon_cli.ingest.changes.derived_columns import NOTHING_DERIVED, DerivedColumns
+from paimon_cli.ingest.changes.key_images import ChangeKey
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.lsm.aggregators.catalog import function_of
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -132,6 +133,16 @@ class FollowingTable:
             return []
         known = {*schema.primary_keys, *self.derived.names, number}
         return [name for name in schema.field_names if name not in known]
+
+    def change_key(self, schema: TableSchema, named: Sequence[str]) -> ChangeKey:
+        """The primary key, and what of it is not of the source's. `named`: the key that the events name. If they name none, it is
+        taken to be the table's without what partitions add.
+        """
+        source_key = set(named) or set(schema.primary_keys) - {*schema.partition_keys, *self.derived.names}
+        told = source_key | self.derived.told_by(source_key)
+        own = {*source_key, *self.derived.names, None if self.sequence is None else sequence_column(self.sequence)}
+        moving = tuple(name for name in schema.primary_keys if name not in told)
+        return ChangeKey(schema.primary_keys, moving, tuple(name for name in schema.field_names if name not in own))
 
     def follow(self, events: EventColumns) -> None:
         """Create the table, or let it follow the columns of the events."""

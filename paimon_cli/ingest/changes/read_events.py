@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +93,7 @@ class ReadEvents:
         lines, parts = self.lines.slice(begin, count), self.parts.slice(begin, count)
         return ReadEvents(lines, self.event[rows] - begin, before, after, parts, self.keys)
 
-    def rows_of(self, begin: int, count: int) -> slice:
+    def rows_of(self, begin: int, count: int) -> builtins.slice:
         """The rows of consecutive events."""
         return slice(*np.searchsorted(self.event, (begin, begin + count)).tolist())
 
