@@ -112,6 +112,15 @@ def rows_of(
     return _ordered(columns, operations, usable, retracts, moved, read.event, incomplete)
 
 
+def has_rows(events: TableEvents, bad: list[BadEvent]) -> bool:
+    """Whether any of these events has a row. If not, they are added to `bad`: they say nothing of their table."""
+    before, after, deletes = events.read.before, events.read.after, events.operations == EventKind.DELETE
+    if (after.present | (deletes & before.present)).any():
+        return True
+    rows_of(events, ChangeKey(()), needs_before=False, bad=bad)
+    return False
+
+
 def _ordered(
     columns: Mapping[str, pa.Array],
     operations: npt.NDArray[np.integer],
