@@ -158,6 +158,7 @@ class FollowingTable:
                     f"let the column order a new table with --option {SEQUENCE_FIELD}={number}, or choose another number",
                 )
             found[number] = BIGINT
+        self._expect_own_names(found)
         if self.room is not None and (more := len(found.keys() | own.keys()) - self._columns) > 0:
             self.room.take(self.name, more)
             self._columns += more
@@ -179,6 +180,21 @@ class FollowingTable:
             for change in changes:
                 named = self.added if isinstance(change, AddColumn) else self.widened
                 named.append(f"{change.path[0]} {type_to_sql(change.type)}")  # type: ignore[union-attr, arg-type]
+
+    def _expect_own_names(self, found: Mapping[str, DataType]) -> None:
+        """Raise `BadInput` for a new column whose name differs only in case from another: engines may take them for one."""
+        own = frozenset(() if self.schema is None else self.schema.field_names)
+        new = [name for name in found if name not in own]
+        known = {name.casefold(): name for name in own} if new else {}
+        for name in new:
+            if (other := known.setdefault(name.casefold(), name)) != name:
+                where = "it has" if other in own else "they have"
+                raise BadInput(
+                    f"{self.name}: events have a column '{name}', and {where} '{other}'",
+                    "the names differ only in case, and many engines would take them for one",
+                    "rename one of them, or map the table to a new one",
+                    column=name,
+                )
 
     def _alter(self, schema: TableSchema, changes: Sequence[Any]) -> None:
         if self.is_dry or self.table is None:

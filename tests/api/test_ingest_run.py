@@ -419,6 +419,22 @@ def test_an_event_of_no_known_kind_stops_its_table_alone(tmp_path: Path, name: A
     assert [json.loads(line)["dead_letter"]["table"] for line in letters.read_text().splitlines()] == ["shop.a"]
 
 
+@pytest.mark.parametrize("row", [{"id": 2, "name": "b"}, {"ID": 2}, {"id": 2, "NEW": 1, "new": 2}])
+def test_names_that_differ_only_in_case_are_not_two_columns(tmp_path: Path, row: Row) -> None:
+    """Not even if the event is refused itself, such as for its key."""
+    catalog, letters = Catalog(str(tmp_path)), str(tmp_path / "letters.json")
+    catalog.create_table("shop.t", columns=["id INT NOT NULL", "Name STRING"], primary_key="id")
+    events = [debezium("t", "c", None, {"id": 1, "Name": "a"}), debezium("u", "c", None, {"id": 1})]
+    first, second = written(tmp_path / "1.json", *events), written(tmp_path / "2.json", debezium("t", "c", None, row))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "on_error": letters}
+    catalog.ingest(first, **given)
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="differ only in case") as refused:
+        catalog.ingest(second, **given)
+    assert refused.value.details["column"] in {"name", "ID", "new"}
+    assert Table.open(str(tmp_path / "shop.db/t")).context.schema.field_names == ("id", "Name")
+    assert rows_of(tmp_path, "t") == {1: {"id": 1, "Name": "a"}}
+
+
 def test_a_new_table_waits_for_its_first_good_event(tmp_path: Path) -> None:
     """A bad event names no key: that is no reason to stop."""
     bad, letters = debezium("t", "c", None, None), tmp_path / "letters.json"
