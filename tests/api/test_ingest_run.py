@@ -435,6 +435,13 @@ def test_names_that_differ_only_in_case_are_not_two_columns(tmp_path: Path, row:
     assert rows_of(tmp_path, "t") == {1: {"id": 1, "Name": "a"}}
 
 
+@pytest.mark.parametrize("name", ["gone/letters.json", ".", "e.json/letters"])
+def test_a_file_for_bad_events_that_cannot_be_written_is_a_wrong_option(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path / "e.json", debezium("t", "c", None, {"id": 1}))
+    with pytest.raises(UsageError, match="cannot be written"):
+        Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=str(tmp_path / name))
+
+
 def test_a_new_table_waits_for_its_first_good_event(tmp_path: Path) -> None:
     """A bad event names no key: that is no reason to stop."""
     bad, letters = debezium("t", "c", None, None), tmp_path / "letters.json"
