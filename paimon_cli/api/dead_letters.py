@@ -58,6 +58,9 @@ class DeadLetters:
         try:
             self._file = open(self._path, "a+b")
             self._read_known(self._file)
+        except (PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            why = f"the file cannot be written: {error.strerror or error}"
+            raise UsageError(f"--on-error {self._path}", why, "name a file in a directory that exists") from error
         except OSError as error:
             raise of_system(error) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

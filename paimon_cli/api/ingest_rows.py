@@ -59,7 +59,7 @@ class EventTable(FollowingTable):
         events, wrong = self.derived.added(events, {column.name: column.type for column in schema.fields})
         rows = rows_of(
             events,
-            schema.primary_keys,
+            self.change_key(schema, events.keys),
             needs_before=self.needs_before,
             bad=bad,
             retracted=self.retracted(schema),

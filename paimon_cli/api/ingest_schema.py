@@ -13,6 +13,7 @@ from paimon_cli.datatypes.data_type import BIGINT, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import AlreadyExists, BadInput, UsageError
 from paimon_cli.ingest.changes.derived_columns import NOTHING_DERIVED, DerivedColumns
+from paimon_cli.ingest.changes.key_images import ChangeKey
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.lsm.aggregators.catalog import function_of
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -133,6 +134,16 @@ class FollowingTable:
         known = {*schema.primary_keys, *self.derived.names, number}
         return [name for name in schema.field_names if name not in known]
 
+    def change_key(self, schema: TableSchema, named: Sequence[str]) -> ChangeKey:
+        """The primary key, and what of it is not of the source's. `named`: the key that the events name. If they name none, it is
+        taken to be the table's without what partitions add.
+        """
+        source_key = set(named) or set(schema.primary_keys) - {*schema.partition_keys, *self.derived.names}
+        told = source_key | self.derived.told_by(source_key)
+        own = {*source_key, *self.derived.names, None if self.sequence is None else sequence_column(self.sequence)}
+        moving = tuple(name for name in schema.primary_keys if name not in told)
+        return ChangeKey(schema.primary_keys, moving, tuple(name for name in schema.field_names if name not in own))
+
     def follow(self, events: EventColumns) -> None:
         """Create the table, or let it follow the columns of the events."""
         schema = self.schema
@@ -147,6 +158,7 @@ class FollowingTable:
                     f"let the column order a new table with --option {SEQUENCE_FIELD}={number}, or choose another number",
                 )
             found[number] = BIGINT
+        self._expect_own_names(found)
         if self.room is not None and (more := len(found.keys() | own.keys()) - self._columns) > 0:
             self.room.take(self.name, more)
             self._columns += more
@@ -168,6 +180,21 @@ class FollowingTable:
             for change in changes:
                 named = self.added if isinstance(change, AddColumn) else self.widened
                 named.append(f"{change.path[0]} {type_to_sql(change.type)}")  # type: ignore[union-attr, arg-type]
+
+    def _expect_own_names(self, found: Mapping[str, DataType]) -> None:
+        """Raise `BadInput` for a new column whose name differs only in case from another: engines may take them for one."""
+        own = frozenset(() if self.schema is None else self.schema.field_names)
+        new = [name for name in found if name not in own]
+        known = {name.casefold(): name for name in own} if new else {}
+        for name in new:
+            if (other := known.setdefault(name.casefold(), name)) != name:
+                where = "it has" if other in own else "they have"
+                raise BadInput(
+                    f"{self.name}: events have a column '{name}', and {where} '{other}'",
+                    "the names differ only in case, and many engines would take them for one",
+                    "rename one of them, or map the table to a new one",
+                    column=name,
+                )
 
     def _alter(self, schema: TableSchema, changes: Sequence[Any]) -> None:
         if self.is_dry or self.table is None:

@@ -16,6 +16,7 @@ from paimon_cli.api.ingested_table import APPLYING, STOPPED, IngestedTable
 from paimon_cli.commit.deduplication import last_commit
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, Refused
+from paimon_cli.ingest.changes.change_rows import has_rows
 from paimon_cli.ingest.changes.event_lines import BadEvent, PositionUnit
 from paimon_cli.ingest.changes.read_lag import LAG_PROPERTY, ReadLag
 from paimon_cli.ingest.changes.read_marks import (
@@ -119,7 +120,7 @@ class IngestTarget(EventTable):
         """
         if events.truncates:
             self._truncate(events, marks)
-        else:
+        elif has_rows(events, bad):
             self.block.append(self.rows(events, bad))
 
     def end_at(self, position: int) -> bool:

@@ -353,7 +353,7 @@ def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_ar
             return json.loads(text, parse_float=Decimal, parse_constant=str)
         except (ValueError, RecursionError) as problem:
             why = TOO_DEEP if isinstance(problem, RecursionError) else problem
-            raise ValueError(f"{type_to_sql(t)} is written as JSON in a CSV cell: {why}") from problem
+            raise ValueError(f"{type_to_sql(t)} is written as JSON: {why}") from problem
 
     null_texts = {"", *form.null_values}
     values, unparsed = _one_by_one([None if text in null_texts else text for text in texts.to_pylist()], parse)

@@ -23,6 +23,7 @@ from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable, PlacedRows
 from paimon_cli.api.ingest_schema import EventColumns
 from paimon_cli.api.ingest_target import counts_of
 from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.ingest.changes.change_rows import has_rows
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EventFormat
@@ -44,8 +45,8 @@ MESSAGE_COLUMNS = ("value", "key", "topic", "partition", "offset")
 
 @dataclass(frozen=True)
 class FoundEvents:
-    """What the driver must know of some events. `columns`: None if their table was not known to the task, which left them out.
-    `bad`: events whose table cannot be told.
+    """What the driver must know of some events. `columns`: None if their table was not known to the task, which left them out, or
+    if they have no rows. `bad`: events then that cannot be applied, of the table or of none that can be told.
     """
 
     columns: EventColumns | None = None
@@ -93,8 +94,12 @@ class DecodingTask:
             for block, lines in enumerate(_lines_of(batches, number, self.block_bytes)):
                 found = decoder.decode(lines)
                 for events in found.events:
-                    facts = FoundEvents(EventColumns.of(events), events.truncates)
-                    yield _one(_EVENTS, source_text(events.table), block, pickle.dumps(facts), _pickled(events))
+                    bad = list(events.bad)
+                    if events.truncates or has_rows(events, bad):
+                        facts, text = FoundEvents(EventColumns.of(events), events.truncates), _pickled(events)
+                    else:
+                        facts, text = FoundEvents(bad=tuple(in_order_read(bad))), b""
+                    yield _one(_EVENTS, source_text(events.table), block, pickle.dumps(facts), text)
                 if found.bad:
                     yield _one(_EVENTS, "", block, pickle.dumps(FoundEvents(bad=tuple(in_order_read(found.bad)))), b"")
                 for table in sorted(new - told):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
@@ -204,11 +204,8 @@ class EventBatch:
             return True
         for source, facts in found:
             self.run.letters.expect_room()
-            for event in facts.bad:
-                if self.run.stops:
-                    raise bad_event(event)
-                self._set_apart(event)
             target = self.run.by_source.get(by_text[source]) if source in by_text else None
+            self._refuse(target, facts.bad)
             if target is None or target.failure is not None or facts.columns is None:
                 continue
             try:
@@ -220,6 +217,18 @@ class EventBatch:
             except PaimonError as failure:
                 self.run.stop(target, failure)
         return False
+
+    def _refuse(self, target: IngestTarget | None, bad: Sequence[BadEvent]) -> None:
+        """Set events without rows apart, or let them stop their table, or the query if their table cannot be told (None)."""
+        for event in bad:
+            if target is None and self.run.stops:
+                raise bad_event(event)
+            if target is not None and target.failure is None:
+                target.bad_events += 1
+                if self.run.stops:
+                    self.run.stop(target, bad_event(event))
+            if not self.run.stops and (target is None or target.failure is None):
+                self._set_apart(event)
 
     def _converted(self, events: DataFrame) -> DataFrame:
         """The rows of the tables that go on, and have not committed this batch before."""

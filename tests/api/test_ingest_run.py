@@ -391,6 +391,69 @@ def test_a_missing_image_before(tmp_path: Path) -> None:
         catalog.ingest(written(tmp_path / "n.json", *numbers), format="debezium", into="sums")
 
 
+@pytest.mark.parametrize(
+    "name, event",
+    [
+        ("debezium", {**debezium("a", "c", None, {"id": 2}), "op": "x"}),
+        ("debezium", {**debezium("a", "c", None, {"id": 2}), "op": 5}),
+        ("debezium", debezium("a", "c", None, None)),
+        ("maxwell", {**maxwell("a", "c", None, {"id": 2}), "type": "foo"}),
+        ("canal", {**canal("a", "c", None, {"id": 2}), "type": None}),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_event_of_no_known_kind_stops_its_table_alone(tmp_path: Path, name: Any, event: Row, is_first: bool) -> None:
+    """Also as the first of a new table, for which nothing is known then; set apart, it stops nothing."""
+    envelope = dict(FORMATS)[name]
+    rows = [envelope(table, "c", None, {"id": number}) for number in (1, 3) for table in ("a", "b")]
+    file, letters = written(tmp_path / "e.json", *([event, *rows] if is_first else [*rows[:2], event, *rows[2:]])), tmp_path / "l"
+    given = {"format": name, "into": "shop", **({"primary_key": "id"} if name == "debezium" else {})}
+    catalog = Catalog(str(tmp_path))
+    with (
+        pytest.warns(UserWarning, match="shop.a has stopped"),
+        pytest.raises(PartialSuccess, match=r"of shop\.a cannot be applied"),
+    ):
+        catalog.ingest(file, **given)
+    assert len(rows_of(tmp_path, "b")) == 2
+    catalog.ingest(file, on_error=str(letters), **given)
+    assert len(rows_of(tmp_path, "a")) == 2
+    assert [json.loads(line)["dead_letter"]["table"] for line in letters.read_text().splitlines()] == ["shop.a"]
+
+
+@pytest.mark.parametrize("row", [{"id": 2, "name": "b"}, {"ID": 2}, {"id": 2, "NEW": 1, "new": 2}])
+def test_names_that_differ_only_in_case_are_not_two_columns(tmp_path: Path, row: Row) -> None:
+    """Not even if the event is refused itself, such as for its key."""
+    catalog, letters = Catalog(str(tmp_path)), str(tmp_path / "letters.json")
+    catalog.create_table("shop.t", columns=["id INT NOT NULL", "Name STRING"], primary_key="id")
+    events = [debezium("t", "c", None, {"id": 1, "Name": "a"}), debezium("u", "c", None, {"id": 1})]
+    first, second = written(tmp_path / "1.json", *events), written(tmp_path / "2.json", debezium("t", "c", None, row))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "on_error": letters}
+    catalog.ingest(first, **given)
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="differ only in case") as refused:
+        catalog.ingest(second, **given)
+    assert refused.value.details["column"] in {"name", "ID", "new"}
+    assert Table.open(str(tmp_path / "shop.db/t")).context.schema.field_names == ("id", "Name")
+    assert rows_of(tmp_path, "t") == {1: {"id": 1, "Name": "a"}}
+
+
+@pytest.mark.parametrize("name", ["gone/letters.json", ".", "e.json/letters"])
+def test_a_file_for_bad_events_that_cannot_be_written_is_a_wrong_option(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path / "e.json", debezium("t", "c", None, {"id": 1}))
+    with pytest.raises(UsageError, match="cannot be written"):
+        Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=str(tmp_path / name))
+
+
+def test_a_new_table_waits_for_its_first_good_event(tmp_path: Path) -> None:
+    """A bad event names no key: that is no reason to stop."""
+    bad, letters = debezium("t", "c", None, None), tmp_path / "letters.json"
+    file, catalog = written(tmp_path / "e.json", bad), Catalog(str(tmp_path))
+    with pytest.warns(UserWarning), pytest.raises(BadInput, match="no image of the row after"):
+        catalog.ingest(file, format="debezium", into="shop")
+    for _ in range(2):
+        [done] = catalog.ingest(file, format="debezium", into="shop", on_error=str(letters))
+        assert (done.state, done.created, done.bad_events, len(letters.read_text().splitlines())) == ("applied", False, 1, 1)
+
+
 @pytest.mark.parametrize("envelope, name", [(debezium, "debezium"), (maxwell, "maxwell"), (canal, "canal")])
 def test_sums_are_right_after_updates(tmp_path: Path, envelope: Any, name: Any) -> None:
     """An update retracts the row before, whose null is told from a column that has not changed."""

@@ -112,10 +112,11 @@ def test_bad_events_are_set_apart(session: SparkSession, tmp_path: Path) -> None
     Catalog(str(tmp_path)).create_table("shop.a", columns=["id INT NOT NULL", "n INT"], primary_key="id")
     events = Events(session, tmp_path, on_error=str(letters))
     good = [debezium("a", "c", None, {"id": n, "n": n}) for n in range(3)]
-    events.add("1", good[0], b"{oops", debezium("a", "c", None, {"id": 7, "n": "many"}), good[1])
+    unknown = {**debezium("a", "c", None, good[0]), "op": "x"}
+    events.add("1", good[0], b"{oops", debezium("a", "c", None, {"id": 7, "n": "many"}), unknown, good[1])
     events.run()
     reasons = [json.loads(line)["dead_letter"]["reason"] for line in letters.read_text().splitlines()]
-    assert len(reasons) == 2 and any("many" in reason for reason in reasons)
+    assert len(reasons) == 3 and all(any(part in reason for reason in reasons) for part in ("many", "'op' is 'x'"))
     assert sorted(rows_of(tmp_path, "a")) == [0, 1]
     stopping = Events(session, tmp_path / "stopping")
     Catalog(str(tmp_path / "stopping")).create_table("shop.a", columns=["id INT NOT NULL", "n INT"], primary_key="id")
@@ -123,6 +124,11 @@ def test_bad_events_are_set_apart(session: SparkSession, tmp_path: Path) -> None
     with pytest.raises(Exception, match="column 'n' cannot take 'many'"):
         stopping.run()
     assert not Table.open(str(tmp_path / "stopping/shop.db/a")).snapshots()
+    ending = Events(session, tmp_path / "ending", primary_key="id")
+    ending.add("1", good[0], {**unknown, "source": {"db": "shop", "table": "b"}}, good[1])
+    with pytest.raises(Exception, match="'op' is 'x'"):
+        ending.run()
+    assert sorted(rows_of(tmp_path / "ending", "a")) == ["0", "1"]
 
 
 def test_bad_events_of_a_repeated_batch_are_set_apart_once(session: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from paimon_cli.ingest.changes.event_formats import EventKind
 from paimon_cli.ingest.changes.event_images import Images, Indices, of_one_type
 from paimon_cli.ingest.changes.event_lines import BadEvent
-from paimon_cli.ingest.changes.key_images import KEY_ONLY, LACKS_COLUMN, KeyImages, lacking_columns
+from paimon_cli.ingest.changes.key_images import KEY_ONLY, LACKS_COLUMN, ChangeKey, KeyImages, lacking_columns
 from paimon_cli.ingest.changes.table_events import TableEvents
 from paimon_cli.metadata.data_file_schema import RowKind
 
@@ -25,6 +25,10 @@ NO_AFTER = "it has no image of the row after"
 LACKS_VALUE = "it lacks an unchanged large value: REPLICA IDENTITY FULL makes PostgreSQL send it"
 NOTHING_REFUSED: Mapping[int, str] = MappingProxyType({})
 LACKS_KEY = "its row lacks a value of the primary key"
+OLD_KEY = (
+    "its row before does not tell {names}, of the table's primary key, which can change while the key of the source stays, so "
+    "that the old row cannot be found: REPLICA IDENTITY FULL makes PostgreSQL send it"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class ChangeRows:
 
 def rows_of(
     events: TableEvents,
-    keys: Sequence[str],
+    key: ChangeKey,
     *,
     needs_before: bool,
     bad: list[BadEvent],
@@ -59,12 +63,12 @@ def rows_of(
 ) -> ChangeRows:
     """The rows of events: +I for an insert, -D for a delete, +U for an update, after -D if its key has changed.
 
-    `keys`: the primary key of the table. `needs_before`: the table does not just keep the newest row of a key, so that updates
-    also retract the row before (-U). `retracted`: the columns whose values the table takes back; events whose row before has
-    none of them are found by `key_images`. `refused`: kinds of rows that the table does not take, and why not. Events that cannot
-    be applied are added to `bad`, and left out.
+    `needs_before`: the table does not just keep the newest row of a key, so that updates also retract the row before (-U).
+    `retracted`: the columns whose values the table takes back; events whose row before has none of them are found by
+    `key_images`. `refused`: kinds of rows that the table does not take, and why not. Events that cannot be applied are added to
+    `bad`, and left out.
     """
-    read, operations = events.read, events.operations
+    read, operations, keys = events.read, events.operations, key.columns
     before, after = read.before, read.after
     if events.read.event.size and not before.columns and (operations == EventKind.DELETE).any() and not before.present.any():
         before = _deleted(after, operations)  # events whose deletions have the row where others have the new one
@@ -79,8 +83,15 @@ def rows_of(
     names = list(dict.fromkeys((*after.columns, *before.columns)))
     columns: Mapping[str, pa.Array] = {name: _both(before.column(name), after.column(name)) for name in names}
     count = len(operations)
-    moved = has_old & _differs(columns, [key for key in keys if key in columns], count)
+    moved = has_old & _differs(columns, [name for name in keys if name in columns], count)
     columns = _with_unchanged(columns, has_old, problem, operations != EventKind.DELETE, count)
+    if key.moving:
+        untold = _untold(columns, before, key.moving, operations, count)
+        if key_images is not None:
+            old = {name: cells.slice(0, count) for name, cells in columns.items() if name in key.beside}
+            finds = (has_old | (operations == EventKind.DELETE)) & (problem == "")
+            untold |= key_images.among(events, old, key.beside, finds, has_old & ~moved & (problem == ""))
+        problem[untold & (problem == "")] = OLD_KEY.format(names=" and ".join(f"'{name}'" for name in key.moving))
     _check_keys(columns, keys, operations, moved | (needs_before & has_old), problem, count)
     if retracted and key_images is not None:
         old = {name: cells.slice(0, count) for name, cells in columns.items() if name in retracted}
@@ -99,6 +110,15 @@ def rows_of(
     retracts = usable & (moved | (has_old & needs_before))
     incomplete = int(((operations == EventKind.UPDATE) & ~before.present & usable).sum())
     return _ordered(columns, operations, usable, retracts, moved, read.event, incomplete)
+
+
+def has_rows(events: TableEvents, bad: list[BadEvent]) -> bool:
+    """Whether any of these events has a row. If not, they are added to `bad`: they say nothing of their table."""
+    before, after, deletes = events.read.before, events.read.after, events.operations == EventKind.DELETE
+    if (after.present | (deletes & before.present)).any():
+        return True
+    rows_of(events, ChangeKey(()), needs_before=False, bad=bad)
+    return False
 
 
 def _ordered(
@@ -165,6 +185,16 @@ def _with_unchanged(
         problem[flags & ~kept & (problem == "")] = LACKS_VALUE
         result[name] = pa.concat_arrays([before, pc.if_else(pa.array(flags & kept), before, after)])
     return result
+
+
+def _untold(
+    columns: Mapping[str, pa.Array], before: Images, moving: Sequence[str], operations: npt.NDArray[np.integer], count: int
+) -> npt.NDArray[np.bool_]:
+    """Which updates and deletions have no image before with a value of these columns."""
+    told = before.present.copy()
+    for name in moving:
+        told &= columns[name].slice(0, count).is_valid().to_numpy(zero_copy_only=False) if name in columns else False
+    return (operations != EventKind.CREATE) & ~told
 
 
 def _left_out(columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -105,6 +105,10 @@ class DerivedColumns:
     @property
     def names(self) -> list[str]:
         return [*(column.name for column in self.computed), *(column.name for column in self.metadata)]
+
+    def told_by(self, key: Set[str]) -> set[str]:
+        """The columns that stay as they are while these columns of the source do, or that each event tells itself."""
+        return {column.name for column in self.computed if column.source in key} | {column.name for column in self.metadata}
 
     def types(self, types: Mapping[str, DataType]) -> dict[str, DataType]:
         """The types of these columns, beside columns of events with these types. Raises `UsageError`."""

@@ -8,6 +8,7 @@ that differ from all before are parsed by Python.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -74,9 +75,14 @@ class EventDecoder:
         if len(kept) < len(lines):
             lines, schema_of = lines.take(kept), schema_of[kept]
             framed = None if framed is None else framed.take(kept)
-        operations = self._operations(texts, lines, framed, found)
+        operations, unknown = self._operations(texts, lines, framed, found)
         names = self._names(texts, len(lines))
-        self._refuse_nameless(names, lines, operations, found)
+        self._refuse_nameless(names, lines, operations, unknown, found)
+        for table, places in _groups(names, np.array(sorted(unknown), np.int64)):
+            places = self._asked(table, lines, places)
+            if len(places):
+                bad = tuple(lines.bad(int(index), unknown[int(index)], table.name) for index in places)
+                found.events.append(self._tables.refused(table, lines, bad))
         parts = list[TablePart]()
         for table, places in _groups(names, np.flatnonzero(operations >= 0)):
             parts += self._parts(table, lines, places, operations, (schemas, schema_of))
@@ -88,17 +94,20 @@ class EventDecoder:
                 found.events += self._tables.of_one_type(self._tables.read(whole, lines.take(whole.places)))
         return found
 
+    def _asked(self, table: SourceTable, lines: EventLines, places: Indices) -> Indices:
+        """Those of the events of a table that are not left out."""
+        if self.wanted(table) is None:
+            return places[:0]
+        begin = self.skips(table)
+        return places if begin <= lines.positions[0] else places[lines.positions[places] >= begin]
+
     def _parts(
         self, table: SourceTable, lines: EventLines, places: Indices, operations: Codes, schemas: tuple[list[bytes], Codes]
     ) -> list[TablePart]:
         """The events of one table, cut where a truncation or another schema begins."""
-        wanted = self.wanted(table)
-        if wanted is None:
+        wanted, places = self.wanted(table), self._asked(table, lines, places)
+        if wanted is None or not len(places):
             return []
-        if (begin := self.skips(table)) > lines.positions[0]:
-            places = places[lines.positions[places] >= begin]
-            if not len(places):
-                return []
         texts, schema_of = schemas
         of_events, ours = schema_of[places], operations[places]
         cuts = np.empty(0, np.int64)
@@ -153,7 +162,7 @@ class EventDecoder:
         for index in range(len(lines)):  # an event in this block is malformed
             parsed, problem = parsed_line(lines.texts[index].as_py())
             try:
-                texts = {} if problem else {path: _text_at(parsed, path) for path in paths}
+                texts = {} if problem else {path: _text_at(parsed, path, path == self.format.operation) for path in paths}
             except ValueError as why:
                 problem = str(why)
             if problem:
@@ -165,11 +174,11 @@ class EventDecoder:
 
     def _operations(
         self, texts: Mapping[Path, pa.Array], lines: EventLines, framed: FramedEvents | None, found: Decoded
-    ) -> Codes:
-        """What each event does; -1 for events that change no rows, which are counted."""
-        format = self.format
+    ) -> tuple[Codes, dict[int, str]]:
+        """What each event does; -1 for events without rows, which are counted, and for others of no known kind, with why."""
+        format, unknown = self.format, dict[int, str]()
         if not format.operation:
-            return np.full(len(lines), EventKind.CREATE)
+            return np.full(len(lines), EventKind.CREATE), unknown
         named = pc.fill_null(texts[format.operation], NO_TEXT)
         known = list(format.operations)
         codes = np.array([*format.operations.values(), -1])
@@ -183,23 +192,25 @@ class EventDecoder:
             if is_cut and (problem := parsed_line(lines.texts[index].as_py())[1]):  # nobody parses its images
                 found.bad.append(lines.bad(int(index), problem))
                 continue
-            self._count_other(int(index), named[int(index)].as_py(), texts, lines, found)
-        return operations
+            operation = named[int(index)].as_py()
+            kind = self._kind_of_other(int(index), operation, texts, lines)
+            if kind is not None:
+                found.others[kind] += 1
+                continue
+            key = ".".join(format.operation)
+            why = f"its '{key}' is '{operation[:60]}'" if operation else f"it has no '{key}'"
+            unknown[int(index)] = f"{why}, so that it is no change that {format.name} knows"
+        return operations, unknown
 
-    def _count_other(self, index: int, operation: str, texts: Mapping[Path, pa.Array], lines: EventLines, found: Decoded) -> None:
-        """Count an event without rows, or add it to the bad ones. These are few."""
+    def _kind_of_other(self, index: int, operation: str, texts: Mapping[Path, pa.Array], lines: EventLines) -> str | None:
+        """The kind of an event without rows; None if it is none that is known. These are few."""
         kind = self.format.others.get(operation)
         for path, of_mark in self.format.marks.items():
             if kind is None and not operation and texts[path][index].is_valid:
                 kind = of_mark
         if kind is None and not operation and _is_heartbeat(lines.texts[index].as_py()):
             kind = Unchanging.HEARTBEAT
-        if kind is None:
-            key = ".".join(self.format.operation)
-            why = f"its '{key}' is '{operation[:60]}'" if operation else f"it has no '{key}'"
-            found.bad.append(lines.bad(index, f"{why}, so that it is no change that {self.format.name} knows"))
-            return
-        found.others[kind] += 1
+        return kind
 
     def _names(self, texts: Mapping[Path, pa.Array], count: int) -> pa.Array:
         """Database, schema and table of each event, in one text."""
@@ -209,14 +220,22 @@ class EventDecoder:
             parts.append(part)
         return pc.binary_join_element_wise(*parts, _SEPARATOR)
 
-    def _refuse_nameless(self, names: pa.Array, lines: EventLines, operations: Codes, found: Decoded) -> None:
-        """Add events without a table to the bad ones, and those whose names hold the separator."""
+    def _refuse_nameless(
+        self, names: pa.Array, lines: EventLines, operations: Codes, unknown: dict[int, str], found: Decoded
+    ) -> None:
+        """Add events without a table to the bad ones, and those whose names hold the separator. `unknown`: why others
+        are of no known kind, without these afterwards.
+        """
         part, many = f"[^{_SEPARATOR}]", "+" if self.format.names_tables else "*"
         codes = pc.dictionary_encode(names)
         has_table = pc.match_substring_regex(codes.dictionary, f"^{part}*{_SEPARATOR}{part}*{_SEPARATOR}{part}{many}$")
         lacks = ~has_table.to_numpy(zero_copy_only=False)
-        for index in np.flatnonzero(lacks[codes.indices.to_numpy()] & (operations >= 0)):
-            problem = parsed_line(lines.texts[int(index)].as_py())[1]  # nobody has parsed all of it
+        named = operations >= 0
+        named[list(unknown)] = True
+        for index in np.flatnonzero(lacks[codes.indices.to_numpy()] & named):
+            problem = (
+                unknown.pop(int(index), "") or parsed_line(lines.texts[int(index)].as_py())[1]
+            )  # nobody has parsed all of it
             found.bad.append(lines.bad(int(index), problem or "it names no table"))
             operations[index] = -1
 
@@ -273,7 +292,8 @@ def _at(table: pa.Table, path: Path) -> pa.Array:
     return cells if len(path) == 1 else pc.struct_field(cells, path[1])
 
 
-def _text_at(parsed: Mapping[str, Any], path: Path) -> str | None:
+def _text_at(parsed: Mapping[str, Any], path: Path, is_kind: bool) -> str | None:
+    """The text at a path. Raises `ValueError` for another value; of the kind of an event it is the JSON, as that of no kind."""
     value: Any = parsed
     for key in path:
         if value is None:
@@ -283,6 +303,8 @@ def _text_at(parsed: Mapping[str, Any], path: Path) -> str | None:
         value = value.get(key)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if value is not None and not isinstance(value, str) and is_kind:
+        return json.dumps(value)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"its '{'.'.join(path)}' is no text")
     if value is not None:

@@ -23,9 +23,9 @@ from paimon_cli.datatypes.data_type import (
     STRING,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
-    ArrayType,
     DataType,
     DecimalType,
+    NestedType,
     StringType,
     TimestampType,
     TimeType,
@@ -34,8 +34,10 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.changes.base64_cells import bytes_of, decimals_of, reversed_bytes_of
 from paimon_cli.ingest.changes.double_text import double_texts
 from paimon_cli.ingest.changes.geometry_text import geometry_texts, mysql_geometry_texts
+from paimon_cli.ingest.changes.json_shapes import EXACT_INTEGER
 from paimon_cli.ingest.changes.mysql_values import bytes_of_bits, bytes_of_characters, enum_members, set_members
 from paimon_cli.ingest.faults import BadCell, WrongType, attempt, bad_cells, converted
+from paimon_cli.ingest.json_rows import nested_from_text
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import parse_text
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
@@ -76,6 +78,10 @@ class ValueForm:
 
 UNDECLARED = ValueForm(STRING, "plain", is_declared=False)
 """The form of all columns where an event declares no types. Java's CDC makes STRING columns of them."""
+UNDECLARED_BY_CONNECT = ValueForm(STRING, "days", is_declared=False)
+"""The same where Debezium leaves the schema part out: a number in a DATE counts days since 1970, whatever its settings are. What
+it counts in a time depends on them, and on the precision of the source's column.
+"""
 
 
 def as_column(raw: pa.Array, form: ValueForm, target: DataType) -> tuple[pa.Array, list[BadCell]]:
@@ -85,7 +91,7 @@ def as_column(raw: pa.Array, form: ValueForm, target: DataType) -> tuple[pa.Arra
         if pa.types.is_null(cells.type) or cells.null_count == len(cells):
             return pa.nulls(len(cells), arrow_type(target))
         if not form.is_declared:
-            return _meant_by_column(cells, target)
+            return _meant_by_column(cells, form, target)
         seen = _seen_by(form, target)
         if seen.form in _TEXTS and not pa.types.is_string(cells.type):
             raise bad_cells(cells, np.flatnonzero(cells.is_valid().to_numpy(zero_copy_only=False)), "it is not a text")
@@ -100,22 +106,26 @@ def _fitted(cells: pa.Array, form: ValueForm, target: DataType) -> pa.Array:
         cells = (
             text_of_json(cells) if form.type.root in STRING_ROOTS else text_of(cast_column(cells, form.type, ROUNDING), form.type)
         )
-    if pa.types.is_string(cells.type) and not isinstance(target, (StringType, ArrayType)):
+    if pa.types.is_string(cells.type) and isinstance(target, NestedType):
+        return _nested(cells, target)
+    if pa.types.is_string(cells.type) and not isinstance(target, StringType):
         if form.type.root in STRING_ROOTS and target.root not in TIMESTAMP_ROOTS:
             raise WrongType(type_to_sql(form.type))
         return parse_text(cells, target, UTC_FORM)
     if pa.types.is_boolean(cells.type) and target.root in INTEGER_ROOTS:
         return cells.cast(arrow_type(target))
-    return cast_column(cells, target, ROUNDING)
+    return cast_column(_exact(cells, target), target, ROUNDING)
 
 
-def _meant_by_column(cells: pa.Array, target: DataType) -> pa.Array:
+def _meant_by_column(cells: pa.Array, form: ValueForm, target: DataType) -> pa.Array:
     """Values without a declared type, as the column takes them: a text, or a value of JSON."""
     if pa.types.is_string(cells.type):
         if isinstance(target, StringType):
             return cast_column(cells, target)
         if target.root in BINARY_ROOTS:
             return cast_column(bytes_of(cells), target)
+        if isinstance(target, NestedType):
+            return _nested(cells, target)
         return parse_text(cells, target, UTC_FORM)
     if isinstance(target, StringType):
         return cast_column(text_of_json(cells), target)
@@ -123,7 +133,25 @@ def _meant_by_column(cells: pa.Array, target: DataType) -> pa.Array:
         return parse_text(double_texts(cells), target, UTC_FORM)
     if target.root == "BOOLEAN" and pa.types.is_integer(cells.type):
         return _booleans(cells, UNDECLARED)
-    return cast_column(cells, target, ROUNDING)
+    if form.form == "days" and target.root == DATE.root and pa.types.is_integer(cells.type):
+        return _days(cells, form)
+    return cast_column(_exact(cells, target), target, ROUNDING)
+
+
+def _exact(cells: pa.Array, target: DataType) -> pa.Array:
+    """The same cells. Raises `BadCells` for numbers that a column of whole numbers must not take, because they may be rounded."""
+    if pa.types.is_floating(cells.type) and target.root in INTEGER_ROOTS:
+        large = np.flatnonzero(np.abs(cells.to_numpy(zero_copy_only=False)) >= EXACT_INTEGER)
+        if len(large):
+            raise bad_cells(cells, large, "with a point or an exponent, a number is exact only below 2^53: write all its digits")
+    return cells
+
+
+def _nested(cells: pa.Array, target: DataType) -> pa.Array:
+    """Lists and objects of JSON in a column of lists, maps or rows."""
+    if len(empty := np.flatnonzero(pc.fill_null(pc.equal(cells, ""), False).to_numpy(zero_copy_only=False))):
+        raise bad_cells(cells, empty, "it is not JSON")
+    return nested_from_text(cells, target, UTC_FORM)
 
 
 def text_of_json(cells: pa.Array) -> pa.Array:

@@ -8,7 +8,7 @@ was: the amount of the deleted row would stay in it, without a word.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,19 @@ LACKS_COLUMN = "its row before lacks a column of the row after, whose value the 
 _FILLERS = r"^(-?0*(\.0*)?|A+=*|1970-01-01T00:00:00(\.0*)?Z)$"
 """Texts for a column that is NOT NULL: '', a number 0 as text or base64, the first moment."""
 Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ChangeKey:
+    """The primary key of a table that gets changes.
+
+    `moving`: its columns that are not of the source's key. They can change while that stays: only an image before tells which row
+    an event replaces then. `beside`: all columns of the table that are not of the source's key.
+    """
+
+    columns: Sequence[str]
+    moving: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 @dataclass

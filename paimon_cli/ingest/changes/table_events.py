@@ -12,7 +12,7 @@ import numpy.typing as npt
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.ingest.changes.event_formats import EventFormat
 from paimon_cli.ingest.changes.event_lines import BadEvent
-from paimon_cli.ingest.changes.event_values import UNDECLARED, ValueForm
+from paimon_cli.ingest.changes.event_values import UNDECLARED, UNDECLARED_BY_CONNECT, ValueForm
 from paimon_cli.ingest.changes.read_events import ReadEvents
 
 Codes = npt.NDArray[np.integer[Any]]
@@ -51,7 +51,7 @@ class TableEvents:
         return min([*self.read.lines.positions[:1].tolist(), *(event.position for event in self.bad)])
 
     def form(self, column: str) -> ValueForm:
-        return self.forms.get(column, UNDECLARED)
+        return self.forms.get(column, UNDECLARED_BY_CONNECT if self.format.wraps else UNDECLARED)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from paimon_cli.ingest.changes.debezium_types import EventSchema
 from paimon_cli.ingest.changes.event_cuts import EventPart
 from paimon_cli.ingest.changes.event_formats import EventFormat, EventKind
 from paimon_cli.ingest.changes.event_frames import FramedEvents, FrameParts
-from paimon_cli.ingest.changes.event_images import Indices, images_in, one_array, overlaid, rounded_rows
+from paimon_cli.ingest.changes.event_images import Images, Indices, images_in, one_array, overlaid, rounded_rows
 from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, parsed_objects
 from paimon_cli.ingest.changes.event_payloads import names_in_key
 from paimon_cli.ingest.changes.event_values import ValueForm
 from paimon_cli.ingest.changes.image_reader import ImageReader
 from paimon_cli.ingest.changes.mysql_types import form_of_mysql
-from paimon_cli.ingest.changes.read_events import ReadEvents
+from paimon_cli.ingest.changes.read_events import ReadEvents, ReadParts
 from paimon_cli.ingest.changes.table_events import Codes, SourceTable, TableEvents, Wanted
 
 MAX_TABLES = 10_000
@@ -111,6 +111,12 @@ class TableReader:
         if len(read.lines) < len(positions):
             operations = operations[np.isin(positions, read.lines.positions)]
         return self._events(part, read, operations, bad)
+
+    def refused(self, table: SourceTable, lines: EventLines, bad: tuple[BadEvent, ...]) -> TableEvents:
+        """Events of a table of which nothing is read. `lines`: of their source."""
+        none, nothing = np.empty(0, np.int64), Images(np.empty(0, bool), {})
+        read = ReadEvents(lines.take(none), none, nothing, nothing, ReadParts({}), self.format.images)
+        return TableEvents(table, self.format, read, none, {}, bad=bad)
 
     def _reader(self, table: SourceTable, lines: EventLines) -> ImageReader:
         if table not in self._readers:

@@ -19,10 +19,13 @@ from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
 from paimon_cli.ingest.changes.event_payloads import names_in_key
 from paimon_cli.ingest.changes.event_values import as_column
+from paimon_cli.ingest.changes.key_images import ChangeKey
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
+
+KEY = ChangeKey(["id"])
 
 
 def decoded(format: str, *events: Row | str, decoder: EventDecoder | None = None) -> Decoded:
@@ -33,7 +36,7 @@ def decoded(format: str, *events: Row | str, decoder: EventDecoder | None = None
 def rows(events: TableEvents, *, needs_before: bool = False) -> list[tuple[str, Row]]:
     """The kinds and cells of the rows; none of the events is bad."""
     bad = list[BadEvent](events.bad)
-    found = rows_of(events, ["id"], needs_before=needs_before, bad=bad)
+    found = rows_of(events, KEY, needs_before=needs_before, bad=bad)
     assert not bad, bad
     cells = {name: column.to_pylist() for name, column in found.cells.items()}
     return [(KIND_TEXTS[kind], {name: column[n] for name, column in cells.items()}) for n, kind in enumerate(found.kinds)]
@@ -203,7 +206,7 @@ def test_a_table_that_takes_no_deletes_refuses_a_key_that_changes() -> None:
     one, two = {"id": 1}, {"id": 2}
     (found,) = decoded("debezium", debezium("t", "u", one, two), debezium("t", "u", two, two)).events
     bad = list[BadEvent]()
-    left = rows_of(found, ["id"], needs_before=False, bad=bad, refused={RowKind.DELETE: "no deletes"})
+    left = rows_of(found, KEY, needs_before=False, bad=bad, refused={RowKind.DELETE: "no deletes"})
     assert [event.reason for event in bad] == ["no deletes"] and left.event.tolist() == [1]
 
 
@@ -242,7 +245,7 @@ def test_an_unchanged_large_value_comes_from_the_row_before() -> None:
     assert rows(decoded("debezium", whole).events[0]) == [("+U", {"id": 1, "text": "old"})]
     lacking = decoded("debezium", debezium("t", "u", None, {"id": 1, "text": UNCHANGED})).events[0]
     bad = list[BadEvent]()
-    assert not len(rows_of(lacking, ["id"], needs_before=False, bad=bad))
+    assert not len(rows_of(lacking, KEY, needs_before=False, bad=bad))
     assert "REPLICA IDENTITY FULL" in bad[0].reason
 
 
@@ -288,7 +291,7 @@ def test_a_number_is_not_taken_for_base64(digits: str, scale: str, value: str, w
     for stream in (text + "\n" + text, text.replace(f'"v": {value}', '"v": "AQ=="') + "\n" + text):
         (found,) = decoded("debezium", *stream.splitlines()).events
         form = found.form("v")
-        cells, bad = as_column(rows_of(found, ["id"], needs_before=False, bad=[]).cells["v"], form, form.type)
+        cells, bad = as_column(rows_of(found, KEY, needs_before=False, bad=[]).cells["v"], form, form.type)
         assert [None if cell is None else str(cell) for cell in cells.to_pylist()][-1] == wanted
         assert (len(cells) - 1 in [cell.row for cell in bad]) == (wanted is None)
 

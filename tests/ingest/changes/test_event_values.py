@@ -16,10 +16,13 @@ import pytest
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
 from paimon_cli.ingest.changes.debezium_types import form_of
+from paimon_cli.ingest.changes.event_decoder import EventDecoder
+from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
+from paimon_cli.ingest.changes.event_lines import lines_of
 from paimon_cli.ingest.changes.event_values import UNDECLARED, as_column
 from paimon_cli.ingest.changes.mysql_types import form_of_mysql
 from paimon_cli.ingest.faults import WrongType
-from tests.event_streams import base64_number
+from tests.event_streams import base64_number, debezium, flat, maxwell
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 UTC = timezone.utc
@@ -140,6 +143,10 @@ def test_mysql(declared: str, column: str, raw: list[Any], wanted: list[Any]) ->
     assert not bad and cells.to_pylist() == wanted
 
 
+ONE_EVENT = {
+    name: json.dumps(envelope("t", "c", None, {"id": 1, "d": 19_000}))
+    for name, envelope in (("debezium", debezium), ("debezium-flat", flat), ("maxwell", maxwell))
+}
 UNDECLARED_VALUES = [
     ([1, 2], "STRING", ["1", "2"]),
     ([1.5, 1e10], "STRING", ["1.5", "1.0E10"]),
@@ -151,6 +158,10 @@ UNDECLARED_VALUES = [
     (["2024-01-02 03:04:05"], "TIMESTAMP(3)", [datetime(2024, 1, 2, 3, 4, 5)]),
     (["2024-01-02T03:04:05Z"], "TIMESTAMP_LTZ(3)", [datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)]),
     (["AP8="], "BYTES", [b"\x00\xff"]),
+    (['["a",null]', None], "ARRAY<STRING>", [["a", None], None]),
+    (['{"a":1}'], "MAP<STRING, INT>", [[("a", 1)]]),
+    (['{"a":[1.5]}', "{}"], "ROW<a ARRAY<DECIMAL(3, 1)>>", [{"a": [Decimal("1.5")]}, {"a": None}]),
+    ([2.0], "INT", [2]),
 ]
 
 
@@ -158,6 +169,38 @@ UNDECLARED_VALUES = [
 def test_without_a_schema_the_column_says_what_a_value_means(raw: list[Any], column: str, wanted: list[Any]) -> None:
     cells, bad = as_column(pa.array(raw), UNDECLARED, parse_sql_type(column))
     assert not bad and cells.to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    "raw, column, why",
+    [
+        ("oops", "ARRAY<STRING>", "is written as JSON"),
+        ("", "MAP<STRING, INT>", "it is not JSON"),
+        ("[1]", "ROW<a INT>", "unknown fields"),
+        (1e18, "BIGINT", "write all its digits"),
+    ],
+)
+def test_without_a_schema_what_does_not_fit_is_said(raw: Any, column: str, why: str) -> None:
+    cells, [bad] = as_column(pa.array([raw, None]), UNDECLARED, parse_sql_type(column))
+    assert why in bad.why and cells.null_count == 2
+
+
+def test_a_list_of_a_schema_fills_a_list() -> None:
+    cells, bad = as_column(pa.array(["[1,2]", "x"]), form_of({"type": "array"}), parse_sql_type("ARRAY<INT>"))
+    assert cells.to_pylist() == [[1, 2], None] and [cell.row for cell in bad] == [1]
+
+
+@pytest.mark.parametrize("name, days", [("debezium", True), ("debezium-flat", True), ("maxwell", False)])
+def test_only_debezium_counts_days(name: str, days: bool) -> None:
+    [events] = EventDecoder(EVENT_FORMATS[name]).decode(lines_of(ONE_EVENT[name].encode(), "s", 0)).events
+    form = events.form("d")
+    if days:
+        assert as_column(pa.array([19_000]), form, parse_sql_type("DATE"))[0].to_pylist() == [date(2022, 1, 8)]
+    else:
+        with pytest.raises(WrongType):
+            as_column(pa.array([19_000]), form, parse_sql_type("DATE"))
+    with pytest.raises(WrongType):
+        as_column(pa.array([19_000]), form, parse_sql_type("TIMESTAMP(3)"))
 
 
 @pytest.mark.parametrize(

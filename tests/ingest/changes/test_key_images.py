@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from paimon_cli import Catalog
+from paimon_cli import Catalog, Table
 from paimon_cli.errors import BadInput, PartialSuccess
-from tests.event_streams import Row, canal, debezium, maxwell, rows_of, written
+from tests.event_streams import Row, canal, debezium, flat, maxwell, rows_of, written
 
 SUMS = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
 RETRACTING = [
@@ -167,3 +167,64 @@ def test_what_a_table_refuses_is_a_bad_event(tmp_path: Path, engine: str) -> Non
     catalog.ingest(file, format="debezium", into="shop", on_error=str(letters))
     assert [json.loads(json.loads(line)["event"])["op"] for line in letters.read_text().splitlines()] == ["d"]
     assert rows_of(tmp_path, "t") == {1: kept, 2: rows[2]}
+
+
+def made(op: str, before: Row | None, after: Row | None) -> Row:
+    return of_postgres(debezium("t", op, before, after))
+
+
+ROW = {"id": 1, "g": 7, "created": "20200506", "n": 1}
+NEXT = {**ROW, "g": 8, "created": "20210506"}
+COMPUTED: Row = {"computed": "dt = substring(created, 0, 4)", "primary_key": "dt,id"}
+FILLED = {"id": 1, "g": 0, "created": "", "n": 0}
+NO_KEY: Row = {"pkNames": None}
+
+
+@pytest.mark.parametrize(
+    "format, event, given, partition",
+    [
+        ("debezium", made("u", None, NEXT), COMPUTED, "dt"),
+        ("debezium", made("u", {"id": 1}, NEXT), COMPUTED, "dt"),
+        ("debezium", made("u", FILLED, NEXT), COMPUTED, "dt"),
+        ("debezium", made("d", {"id": 1}, None), COMPUTED, "dt"),
+        ("debezium", made("d", FILLED, None), COMPUTED, "dt"),
+        ("debezium", made("u", None, NEXT), {"primary_key": "id,g"}, "g"),
+        ("debezium-flat", flat("t", "u", None, NEXT), {"primary_key": "id,g"}, "g"),
+        ("debezium-flat", flat("t", "u", None, NEXT), COMPUTED, "dt"),
+        ("canal", {**canal("t", "u", ROW, NEXT), "old": None}, {"primary_key": "id,g"}, None),
+        ("canal", {**canal("t", "u", ROW, NEXT), "old": None, **NO_KEY}, {"primary_key": "id,g"}, "g"),
+    ],
+)
+def test_a_row_whose_key_is_not_that_of_the_source_is_not_left_behind(
+    tmp_path: Path, format: Any, event: Row, given: Row, partition: str | None
+) -> None:
+    """The source's key is `id`: the rest of the table's key changes without it, and only an image before tells its old value."""
+    envelope = {"debezium": lambda *facts: made(*facts[1:]), "debezium-flat": flat, "canal": canal}[format]
+    catalog = Catalog(str(tmp_path), {} if partition is None else {"partition": partition})
+    file, letters = written(tmp_path / "e.json", envelope("t", "c", None, ROW), event), tmp_path / "letters.json"
+    with pytest.warns(UserWarning, match="has stopped"), pytest.raises(BadInput, match="of the table's primary key"):
+        catalog.ingest(file, format=format, into="shop", **given)
+    catalog.ingest(file, format=format, into="shop", on_error=str(letters), **given)
+    assert len(letters.read_text().splitlines()) == 1
+    assert len(rows_of(tmp_path, "t")) == 1
+    if format == "debezium":
+        rest = [made(event["op"], ROW, event["after"])]
+        catalog.ingest(written(tmp_path / "whole.json", *rest), format=format, into="shop", **given)
+        found = Table.open(str(tmp_path / "shop.db/t")).scan().to_arrow().to_pylist()
+        assert [row["created"] for row in found] == ([] if event["op"] == "d" else ["20210506"])
+
+
+@pytest.mark.parametrize(
+    "given, partition",
+    [
+        ({"primary_key": "id,g"}, None),
+        ({"primary_key": "t,id", "computed": "t = truncate(id, 1)"}, "t"),
+        ({"primary_key": "t,id", "metadata_column": "t=table"}, "t"),
+    ],
+)
+def test_an_update_without_the_row_before_keeps_the_key_of_the_source(tmp_path: Path, given: Row, partition: str | None) -> None:
+    events = [made("c", None, ROW), made("u", None, {**ROW, "n": 2})]
+    catalog = Catalog(str(tmp_path), {} if partition is None else {"partition": partition})
+    with pytest.warns(UserWarning, match="1 update came without the row before"):
+        catalog.ingest(written(tmp_path / "e.json", *events), format="debezium", into="shop", **given)
+    assert [row["n"] for row in rows_of(tmp_path, "t").values()] == ["2"]
