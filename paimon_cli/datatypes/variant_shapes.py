@@ -144,7 +144,7 @@ class _ShapedTexts:
         if kind == Primitive.NULL:
             self._budget.spend(len(headers), 0)
             is_one = (headers == headers[0]).all()
-            return [_WORDS[int(headers[0]) >> 2].as_py() if is_one else pa.array(_WORDS).take(pa.array(headers >> 2))]
+            return [_WORDS[int(headers[0]) >> 2] if is_one else pa.array(_WORDS).take(pa.array(headers >> 2))]
         if kind in (Primitive.TEXT, Primitive.BINARY):
             sized = np.flatnonzero(~_IS_SHORT_TEXT[headers])
             ends[sized] += self._content.numbers(nodes.starts[sized] + 1, np.full(len(sized), 4))
