@@ -94,6 +94,7 @@ class _Choice:
     """The pick among the runs of a bucket, or why there is none, and the state afterwards.
 
     `marked`: only these files of the picked run are compacted, one by one; empty for all. `score`, `cost`: of `MergeChoice`.
+    `level_0_size`, `level_0_alone`, `deeper_score`: of `CompactionTask`.
     """
 
     pick: CompactionPick | None
@@ -102,6 +103,9 @@ class _Choice:
     marked: frozenset[str] = frozenset()
     score: float | None = None
     cost: int | None = None
+    level_0_size: int = 0
+    level_0_alone: _Choice | None = None
+    deeper_score: float = 0.0
 
 
 def _decide_levels(
@@ -127,6 +131,25 @@ def _decide_levels(
     if pick is None:
         why, count = choice.why_not, len(bucket.files)
         return SkippedBucket(bucket.partition, bucket.bucket, len(runs), why, choice.state, count, size, score=choice.score)
+    task = _task(context, bucket, runs, pick, choice, snapshot_id, file_stamp)
+    task = replace(task, rewrite_marked=full)
+    alone = choice.level_0_alone
+    if alone is None or alone.pick is None:
+        return task
+    return replace(task, level_0_alone=_task(context, bucket, runs, alone.pick, alone, snapshot_id, file_stamp))
+
+
+def _task(
+    context: TableContext,
+    bucket: BucketFiles,
+    runs: list[SortedRun],
+    pick: CompactionPick,
+    choice: _Choice,
+    snapshot_id: int,
+    file_stamp: str,
+) -> CompactionTask:
+    """The task that carries out the pick of a choice."""
+    max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
     chosen = choice.marked or {file.file_name for run in runs[: pick.run_count] for file in run.files}
     looks_up = context.mode.looks_up_old_rows
     return CompactionTask(
@@ -148,13 +171,14 @@ def _decide_levels(
         rewrite_all=_rewrites_all(context),
         others=tuple(file for file in bucket.files if file.file_name not in chosen) if looks_up else (),
         index_files=bucket.index_files if looks_up else (),
-        rewrite_marked=full,
         one_by_one=bool(choice.marked),
         state=choice.state,
-        bucket_size=size,
+        bucket_size=sum(run.size for run in runs),
         oldest_size=runs[-1].size,
         score=choice.score,
         cost=choice.cost,
+        level_0_size=choice.level_0_size,
+        deeper_score=choice.deeper_score,
     )
 
 
@@ -193,16 +217,26 @@ def _choose_by_goal(
     """The merge that a goal has chosen. Else level 0 where the table forces it, without the triggers: readers wait for it.
 
     Each merge takes all of level 0. So one that is chosen where level 0 is forced must be made, too, unless it goes deeper than
-    the budget affords now: then level 0 alone.
+    the budget affords, now or when it is divided: then level 0 alone.
     """
     now = context.clock.now_millis()
     picker = CompactionPicker.of(context.options, max_level, local_hour(now))
     forcing = replace(picker, strategy=replace(picker.strategy, run_trigger=len(runs) + 1))
     forced, after = forcing.pick(run_sizes(runs), now, state)
+    if forced is None:
+        alone = _Choice(None, after, choice.why, score=choice.score)
+    else:
+        size = sum(run.size for run in runs[: forced.run_count])
+        alone = _Choice(forced, after, choice.why, score=math.inf, level_0_size=size)
     if choice.pick is None or (forced is not None and not choice.is_affordable):
-        return _Choice(forced, after, choice.why, score=choice.score if forced is None else math.inf)
+        return alone
     after = replace(state, waits=0) if choice.pick.run_count < len(runs) else PickState(now)
-    return _Choice(choice.pick, after, score=choice.score if forced is None else math.inf, cost=choice.cost)
+    found = _Choice(choice.pick, after, score=choice.score if forced is None else math.inf, cost=choice.cost)
+    if forced is None or choice.cost is None:
+        return found
+    least = min(choice.cost, alone.level_0_size)
+    deeper = alone if least < choice.cost and forced.run_count < choice.pick.run_count else None
+    return replace(found, level_0_size=least, level_0_alone=deeper, deeper_score=choice.score)
 
 
 def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snapshot_id: int, file_stamp: str) -> Decision:

@@ -32,6 +32,9 @@ class CompactionTask:
     bucket and of its oldest run; `ranges`, `commits`: into how many ranges of keys it is divided, and how many commits it takes.
     `score`: how urgent a goal finds it, infinite if it must be made; None without a goal. `cost`: bytes of the files that it
     rewrites, if that was asked.
+
+    `level_0_size`: under a goal, the bytes that must be read at least, because readers wait for level 0; 0 if they do not. If the
+    task goes deeper, `level_0_alone` is the one that does not, and `deeper_score` says how urgent the rest is.
     """
 
     partition: bytes
@@ -63,6 +66,9 @@ class CompactionTask:
     commits: int = 1
     score: float | None = None
     cost: int | None = None
+    level_0_size: int = 0
+    level_0_alone: CompactionTask | None = None
+    deeper_score: float = 0.0
 
     @property
     def bucket_id(self) -> BucketId:
@@ -93,6 +99,11 @@ class CompactionTask:
     def size(self) -> int:
         """The size of `files` in bytes, or of what is `within` a range of them."""
         return self.within.size if self.within is not None else sum(file.file_size for file in self.files)
+
+    def stamped(self, file_stamp: str) -> CompactionTask:
+        """The task with this stamp in the names of its files."""
+        alone = None if self.level_0_alone is None else self.level_0_alone.stamped(file_stamp)
+        return replace(self, file_stamp=file_stamp, level_0_alone=alone)
 
     @property
     def read_size(self) -> int:

@@ -200,7 +200,7 @@ class CompactionPlan(ShownAsTable):
 
     def prepared(self, file_stamp: str, limits: CompactRequest) -> CompactionPlan:
         """This plan with a file stamp for its tasks, and within the limits of the request."""
-        stamped = (replace(d, file_stamp=file_stamp) if isinstance(d, CompactionTask) else d for d in self.decisions)
+        stamped = (d.stamped(file_stamp) if isinstance(d, CompactionTask) else d for d in self.decisions)
         return replace(self, decisions=apply_limits(tuple(stamped), limits))
 
     @property
@@ -351,18 +351,23 @@ def by_urgency(decisions: Iterable[Decision]) -> list[CompactionTask | Postponed
 
 def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple[Decision, ...]:
     """Turn the tasks that exceed the limits of a request into skipped buckets; the most urgent ones come first."""
-    later: dict[BucketId, SkippedBucket] = {}
+    works = by_urgency(decisions)
+    later: dict[BucketId, Decision] = {}
     size = limits.regrouped_bytes
     size += sum(file.file_size for message in limits.distributed for file in message.compact.removed)
     count, turn = len(limits.distributed), 0
-    for task in by_urgency(decisions):
+    owed = sum(_level_0_size(task) for task in works)
+    for planned in works:
+        # level 0 that readers wait for comes first: also before the deeper part of merges that are more urgent
+        owed -= _level_0_size(planned)
+        task = _fitting(planned, limits.budget_bytes, size, owed)
         if limits.max_buckets is not None and count >= limits.max_buckets:
             left = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets, caps.buckets)")
             later[task.bucket_id] = replace(left, is_over_cap=True)
         elif limits.max_bytes is not None and size + task.read_size > limits.max_bytes:
             left = _left(task, f"{size} + {task.read_size} bytes > {limits.max_bytes} (--max-bytes, caps.bytes)")
             later[task.bucket_id] = replace(left, is_over_cap=True)
-        elif limits.budget_bytes is not None and size + task.read_size > limits.budget_bytes:
+        elif limits.budget_bytes is not None and size + task.read_size > limits.budget_bytes - _held(task, owed):
             says = limits.budget_says or f"{size} + {task.read_size} bytes > {limits.budget_bytes} that are left of --budget"
             is_beyond = limits.budget_whole is not None and task.read_size > limits.budget_whole
             if is_beyond and limits.merges is None:
@@ -373,7 +378,29 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
             later[task.bucket_id] = replace(_left(task, "other tables are waiting for their turn"), waits_for_turn=True)
         else:
             size, count, turn = size + task.read_size, count + 1, turn + task.read_size
+            if task is not planned:
+                later[task.bucket_id] = task
     return tuple(later.get(decision.bucket_id, decision) for decision in decisions)
+
+
+def _level_0_size(task: CompactionTask | PostponedRows | RegroupedPartition) -> int:
+    """The bytes that must be read, because readers wait for level 0."""
+    return task.level_0_size if isinstance(task, CompactionTask) else 0
+
+
+def _held(task: CompactionTask | PostponedRows | RegroupedPartition, owed: int) -> int:
+    """What of a budget the task leaves alone: what is `owed` to level 0 of other buckets, unless it is such a merge itself."""
+    is_level_0 = isinstance(task, CompactionTask) and task.level_0_size > 0 and task.level_0_alone is None
+    return 0 if is_level_0 else owed
+
+
+def _fitting(
+    task: CompactionTask | PostponedRows | RegroupedPartition, budget: int | None, size: int, owed: int
+) -> CompactionTask | PostponedRows | RegroupedPartition:
+    """The task; that for level 0 alone if the budget has not enough for it beside the `size` of others and what is `owed`."""
+    if budget is None or not isinstance(task, CompactionTask) or task.level_0_alone is None:
+        return task
+    return task if size + task.read_size + owed <= budget else task.level_0_alone
 
 
 def _left(task: CompactionTask | PostponedRows | RegroupedPartition, why: str) -> SkippedBucket:

@@ -41,6 +41,7 @@ def test_a_service_that_is_restarted_goes_on_with_what_was_left() -> None:
     budget = Budget.of(Allowance(size=1000, is_daily=True), clock, spent)
     assert budget.left == 300 and budget.most_bytes == 1000
     assert not budget.reserve_all(301) and budget.reserve_all(300)
+    assert budget.left == 0 and not budget.reserve_all(1), "what is reserved is not given twice"
     budget.settle(300, 300)
     ready = budget.ready_millis(100)
     assert ready > NOW + DAY_MILLIS - 3_600_000 - 1
@@ -98,6 +99,24 @@ def test_until_amounts_come_back_an_even_spending_is_kept(taken: list[tuple[int,
     deque_of = [(NOW - hours * 3_600_000, amount) for hours, amount in taken]
     allowance = DailyAllowance(1000, True, 1000.0, NOW, taken=deque(deque_of[:1]), elsewhere=deque_of[1:])
     assert allowance.kept(NOW) == pytest.approx(kept)
+
+
+def test_what_comes_while_a_large_merge_fills_the_day_is_there_afterwards() -> None:
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=24_000, is_daily=True), clock)
+    assert budget.reserve_all(24_000)
+    budget.settle(24_000, 24_000)
+    for _ in range(24):
+        assert budget.left == 0, "a day would take more"
+        clock.millis += 3_600_000
+    clock.millis += 60_000
+    assert budget.left == 24_000
+    assert budget.reserve_all(12_000)
+    budget.settle(12_000, 12_000)
+    assert budget.left == 12_000 and budget.ready_millis(24_000) >= clock.millis + DAY_MILLIS // 2
+    for _ in range(5 * 24):
+        clock.millis += 3_600_000
+        assert budget.left is not None and budget.left <= 24_000, "no more than a day's amount is saved up"
 
 
 def test_a_daily_time_is_divided_by_the_measured_speed() -> None:

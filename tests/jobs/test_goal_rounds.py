@@ -327,7 +327,52 @@ def test_rows_that_reads_do_not_show_come_before_the_cap_on_runs() -> None:
     assert [capped.granted, hidden.granted] == [0, 600]
     again = replace(hidden)
     share_out([again], budget, is_by_goal=True)
-    assert again.granted == 0 and "reads do not show its new rows" in again.budget_says
+    assert again.granted == 0 and "readers wait for its new rows" in again.budget_says
+
+
+def test_level_0_of_all_tables_comes_before_the_deeper_part_of_any_merge() -> None:
+    """The merge with the most runs must be made, and it would take all."""
+    budget = Budget.of(Allowance(size=1000, is_daily=True), HandClock(NOW))
+    deep, hidden = turn("deep", (math.inf, 900), runs=30), turn("hidden", (math.inf, 300), runs=3)
+    deep.wanted = (WantedMerge(math.inf, 900, 30, True, level_0_size=200, deeper_score=math.inf),)
+    hidden.wanted = tuple(wanted._replace(shows_rows=True) for wanted in hidden.wanted)
+    share_out([deep, hidden], budget, is_by_goal=True)
+    assert [deep.granted, hidden.granted] == [200, 300] and "it reads 700 B" in deep.budget_says
+    again = [replace(deep, wanted=deep.wanted), replace(hidden, wanted=hidden.wanted)]
+    larger = Budget.of(Allowance(size=1200, is_daily=True), HandClock(NOW))
+    share_out(again, larger, is_by_goal=True)
+    assert [each.granted for each in again] == [900, 300]
+
+
+def deep(folder: Path, name: str = "deep") -> Table:
+    """A table with hidden rows on a large run and another one, which reads have paid to merge."""
+    table = Table.create(
+        folder / "wh" / "shop.db" / name,
+        columns=["id BIGINT NOT NULL", "v STRING"],
+        primary_key=["id"],
+        options={"bucket": "1", "write-only": "true", "deletion-vectors.enabled": "true"},
+    )
+    for rows in (20_000, 200):
+        table.write([{"id": number, "v": f"{rows} {number}"} for number in range(rows)], compact="none")
+        table.compact(strategy="minor")
+    for value in ("old", "older", "new"):
+        table.write([{"id": 1, "v": value}], compact="none")
+    wait_for_reads()
+    return table
+
+
+def test_a_deep_merge_does_not_crowd_out_level_0_of_another_table(tmp_path: Path) -> None:
+    first, hidden = deep(tmp_path), hiding(tmp_path)
+    catalog = Catalog(str(tmp_path / "wh"))
+    planned = {row.table: row for row in catalog.plan_maintenance(all_tables=True, goal="latency")}
+    whole, waiting = planned["shop.deep"].bytes_read, sum(file.size for file in hidden.files())
+    assert whole >= sum(file.size for file in first.files()), "without a budget all of it is merged"
+    call: dict[str, Any] = {"all_tables": True, "goal": "latency", "budget": f"{whole + waiting - 100}b"}
+    assert {row.table: row.buckets for row in catalog.plan_maintenance(**call)} == {"shop.deep": 1, "shop.dv": 1}
+    done = {row.table: row for row in catalog.maintain(**call)}
+    assert hidden.scan().to_arrow().num_rows == 200, "its rows are shown"
+    assert first.scan(where="id = 1").to_arrow().column("v").to_pylist() == ["new"]
+    assert 0 < done["shop.deep"].bytes_read < whole, "what goes deeper waits for another budget"
 
 
 def test_a_large_merge_holds_back_nothing() -> None:

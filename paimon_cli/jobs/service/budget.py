@@ -148,7 +148,7 @@ class Budget:
         with self._lock:
             if self.daily is not None:
                 granted = max(0, min(size, int(self.daily.left(self.clock.now_millis()) / self.daily.per_byte)))
-                self.daily.tokens -= granted * self.daily.per_byte
+                self.daily.reserve(granted)
                 self.reserved += granted
                 return granted
             if self.left_bytes is None:
@@ -228,9 +228,10 @@ class Budget:
 class DailyAllowance:
     """A token bucket: full at the start, it holds one day's `amount` (bytes, or millis if not `is_size`), and fills evenly.
 
-    In addition, what was `taken` within the last 24 hours and what is left never exceed `amount` together. So whatever was saved
-    up, no day takes more. `elsewhere`: the same of what other services took. `measured`: the millis and bytes of merges, of which
-    older ones count less.
+    In addition, what was `taken` within the last 24 hours, what is reserved and what is left never exceed `amount` together. So
+    whatever was saved up, no day takes more. What comes meanwhile is not lost for that: it waits in the bucket until what was
+    taken at once is a day old. `elsewhere`: the same of what other services took. `reserved_bytes`: what turns at work may take.
+    `measured`: the millis and bytes of merges, of which older ones count less.
     """
 
     amount: int
@@ -240,6 +241,7 @@ class DailyAllowance:
     measured: tuple[float, float] = _MEASURED
     taken: deque[tuple[int, float]] = field(default_factory=deque)
     elsewhere: Sequence[tuple[int, float]] = ()
+    reserved_bytes: int = 0
 
     @classmethod
     def of(cls, allowance: Allowance, now: int, spent: Iterable[tuple[int, float]]) -> DailyAllowance:
@@ -262,10 +264,13 @@ class DailyAllowance:
         while self.taken and self.taken[0][0] <= now - DAY_MILLIS:
             self.taken.popleft()
         grown = self.tokens + self.amount * max(0, now - self.at_millis) / DAY_MILLIS
-        self.at_millis = max(self.at_millis, now)
+        self.at_millis, self.tokens = max(self.at_millis, now), min(grown, self.amount)
         others = sum(amount for moment, amount in self.elsewhere if moment > now - DAY_MILLIS)
-        self.tokens = min(grown, self.amount - others - sum(amount for _, amount in self.taken))
-        return self.tokens
+        reserved = self.reserved_bytes * self.per_byte
+        return min(self.tokens, self.amount - reserved - others - sum(amount for _, amount in self.taken))
+
+    def reserve(self, size: int) -> None:
+        self.tokens, self.reserved_bytes = self.tokens - size * self.per_byte, self.reserved_bytes + size
 
     def count_elsewhere(self, found: Iterable[tuple[int, float]]) -> None:
         """Remember what others have taken, by the minute in which it is noted, so that none is forgotten too early."""
@@ -293,7 +298,7 @@ class DailyAllowance:
 
     def settle(self, granted: int, used: int, millis: float, now: int) -> None:
         reserved, amount = granted * self.per_byte, used * self.per_byte if self.is_size else millis
-        self.tokens += reserved - amount
+        self.tokens, self.reserved_bytes = self.tokens + reserved - amount, self.reserved_bytes - granted
         self._note(now, amount)
         if not self.is_size and used and millis:
             self.measured = 0.95 * self.measured[0] + millis, 0.95 * self.measured[1] + used
@@ -309,10 +314,9 @@ class DailyAllowance:
 
     def ready_millis(self, size: int, now: int) -> int:
         wanted = size * self.per_byte
-        missing = wanted - self.left(now)
-        if missing <= 0:
+        if self.left(now) >= wanted:
             return now
-        filled = now + int(missing * DAY_MILLIS / max(1, self.amount)) + 1
+        filled = now + max(0, int((wanted - self.tokens) * DAY_MILLIS / max(1, self.amount)) + 1)
         last_day = self._last_day(now)
         still = sum(amount for _, amount in last_day)
         for moment, amount in last_day:

@@ -278,6 +278,7 @@ class CompactionService:
         """Take the turn of one table, under its lease."""
         known = self._known[turn.table]
         if turn.is_over or turn.is_unaffordable:
+            turn.budget.settle(turn.granted, 0)
             plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
             summary, left = CompactSummary(plan=plan), turn.budget.unspent_size
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET

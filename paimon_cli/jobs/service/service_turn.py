@@ -49,6 +49,7 @@ from paimon_cli.jobs.table_change import Shield
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.options.option_text import printable
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import What
@@ -91,13 +92,35 @@ class Need:
 class WantedMerge(NamedTuple):
     """A compaction that asks for a part of a budget. `score`: infinite if it must be made. `runs`: sorted runs of its bucket.
 
-    `shows_rows`: whether reads do not show some of its rows before.
+    `shows_rows`: whether readers wait for some of its rows. If it goes deeper than that needs, `level_0_size` is the part that
+    does not, and `deeper_score` the score of the rest; 0 if it cannot be divided.
     """
 
     score: float
     size: int
     runs: int = 0
     shows_rows: bool = False
+    level_0_size: int = 0
+    deeper_score: float = 0.0
+
+    @classmethod
+    def of(cls, task: CompactionTask | PostponedRows | RegroupedPartition, mode: TableMode) -> WantedMerge:
+        shows = waiting_rows(mode, task.bucket, task.files) > 0
+        wanted = cls(task.score or 0.0, task.read_size, task.runs_before, shows)
+        if not isinstance(task, CompactionTask) or not task.level_0_size:
+            return wanted
+        wanted = wanted._replace(shows_rows=True)
+        if task.level_0_alone is None:
+            return wanted
+        return wanted._replace(level_0_size=task.level_0_size, deeper_score=task.deeper_score)
+
+    @property
+    def parts(self) -> tuple[WantedMerge, ...]:
+        """What asks for itself: level 0, and then the rest, which may be left."""
+        if not self.level_0_size:
+            return (self,)
+        first = self._replace(size=self.level_0_size, level_0_size=0, deeper_score=0.0)
+        return first, WantedMerge(self.deeper_score, self.size - self.level_0_size, self.runs)
 
     @property
     def must_be(self) -> bool:
@@ -115,7 +138,7 @@ class WantedMerge(NamedTuple):
         return -score, not shows_rows, -runs, self.size
 
     def __str__(self) -> str:
-        runs = f"{self.runs} runs with rows that reads do not show" if self.shows_rows else f"{self.runs} runs"
+        runs = f"{self.runs} runs with rows that readers wait for" if self.shows_rows else f"{self.runs} runs"
         return runs if self.must_be else f"score {self.score:.2f}"
 
 
@@ -315,15 +338,7 @@ def look(
         must_look_again=counts or options.optimization_interval is not None,
         idle_at=plan.idle_at,
         planned_files=sum(len(task.files) for task in plan.tasks),
-        wanted=tuple(
-            WantedMerge(
-                task.score or 0.0,
-                task.read_size,
-                task.runs_before,
-                waiting_rows(context.mode, task.bucket, task.files) > 0,
-            )
-            for task in work
-        ),
+        wanted=tuple(WantedMerge.of(task, context.mode) for task in work),
         largest="" if largest is None else _place(context, largest),
         plan=plan,
         budget=Budget(context.clock),

@@ -114,7 +114,7 @@ class SavedFor:
 class DividedBudget:
     """A budget that is divided among merges, which ask one by one, the most urgent first.
 
-    Merges that must be made come first: those of rows that reads do not show yet, and then the buckets with the most runs. If the
+    Merges that must be made come first: those of rows that readers wait for, and then the buckets with the most runs. If the
     cheapest came first, an expensive one would wait for good, and grow meanwhile. For the first of them that does not fit, or a
     small other one, the budget is saved, in later rounds, too: less urgent ones take what is beyond that. A single run does not
     come again, so that it takes what fits.
@@ -152,7 +152,7 @@ class DividedBudget:
             since = budget.clock.now_millis() if self.earlier is None else self.earlier.since_millis
             self.saving = SavedFor(wanted, table, since, budget.ready_millis(size))
         if wanted.must_be and wanted.shows_rows:
-            return f"{said}; until the budget suffices, reads do not show its new rows"
+            return f"{said}; until the budget suffices, readers wait for its new rows"
         return f"{said}; the budget comes before the cap on runs" if wanted.must_be else said
 
 
@@ -172,7 +172,7 @@ def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = N
         divided = DividedBudget(budget, None if is_over else saving)
     for turn in turns:
         turn.budget, turn.granted = budget, 0
-    asking = [(wanted, turn) for turn in turns for wanted in turn.wanted]
+    asking = [(part, turn) for turn in turns for wanted in turn.wanted for part in wanted.parts]
     for wanted, turn in sorted(asking, key=lambda each: each[0].order):
         refusal = divided.refuses(turn.table, wanted)
         turn.budget_says = turn.budget_says or refusal
