@@ -310,6 +310,8 @@ class Pieces:
     """Bytes of copies on local disk that a process keeps."""
     replayed_rounds: int = 3_000
     """Of how many buckets the history is replayed with other options: buckets times commits is at most this."""
+    compared_rounds: int = 600
+    """The same where merges by reads are compared with the triggers of a table, which a service does by itself."""
 
     # Storage and servers
     hive_batch_tables: int = 300

@@ -133,12 +133,12 @@ def history_workload(context: TableContext, chosen: Sequence[Snapshot] | None = 
                 flushed.setdefault(entry.bucket_id, []).append(entry.file)
                 totals.append(entry.total_buckets)
         emptied = frozenset(entry.bucket_id for entry in entries if entry.kind == EntryKind.DELETE)
-        runs = {bucket_id: _runs_of(context, files) for bucket_id, files in flushed.items()}
+        runs = {bucket_id: runs_as_flushed(context, files) for bucket_id, files in flushed.items()}
         commits.append(SimulatedCommit[RunModel](snapshot.time_millis, runs, emptied))
     return SimulatedWorkload(commits, functools.partial(_merged, buckets=max(totals, default=1)), begin)
 
 
-def _runs_of(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunModel]:
+def runs_as_flushed(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunModel]:
     """The sorted runs, oldest first, as they were flushed."""
     return [run_model(context, run.files) for run in reversed(sorted_runs(files, context.key_of))]
 

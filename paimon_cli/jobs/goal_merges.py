@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.trigger_replays import TriggerReplay, TriggerReplays
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker
 from paimon_cli.lsm.rent_or_buy import (
     HOUR_MILLIS,
     UNKNOWN_READS,
@@ -24,12 +26,12 @@ from paimon_cli.lsm.rent_or_buy import (
     merge_options,
 )
 from paimon_cli.lsm.sorted_runs import highest_level, sorted_runs
-from paimon_cli.lsm.universal_compaction import CompactionPick
+from paimon_cli.lsm.universal_compaction import CompactionPick, run_sizes
 from paimon_cli.maintain.expire_partitions import partition_ends
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.requests.upkeep import GoalName
-from paimon_cli.storage.injected import moment_of_wall_clock
+from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 
 TAG_HOURS = 720.0
 """How long the files of a tag are taken to stay, if nothing else says so."""
@@ -69,7 +71,8 @@ NO_CHOICES = GoalChoices()
 class GoalMerges:
     """How a goal chooses the merges of a table. `most_bytes`: what one merge may read at most, since no budget allows more.
 
-    `affords`: whether the budget has this many bytes now, beside what it keeps for merges that must be made.
+    `affords`: whether the budget has this many bytes now, beside what it keeps for merges that must be made. `replays`: what
+    replays have found of the tables; None to decide by reads alone.
     """
 
     goal: Goal
@@ -77,6 +80,7 @@ class GoalMerges:
     reads: ReadRates = unknown_reads
     most_bytes: float = math.inf
     affords: Callable[[int], bool] = lambda size: True
+    replays: TriggerReplays | None = None
 
     def choices(self, context: TableContext, buckets: Collection[BucketFiles]) -> GoalChoices:
         """A choice for each bucket with sorted runs; none where the table is left to its triggers."""
@@ -103,6 +107,12 @@ class GoalMerges:
             begin += len(scored)
             if bucket.bucket_id not in of:
                 of[bucket.bucket_id] = self._not_yet(of_bucket, scored, now, goal)
+        replayed = self._replayed(context, charge)
+        if replayed is not None and replayed.follows_triggers:
+            for bucket, of_bucket in zip(buckets, merges, strict=True):
+                if of[bucket.bucket_id].score < math.inf:
+                    of[bucket.bucket_id] = self._by_triggers(context, bucket, of_bucket, of[bucket.bucket_id], replayed)
+            return GoalChoices(of)
         due = found.due(goal)
         coming = due[(due > now) & (found.cost <= self.most_bytes) & ~(due == math.inf)]
         return GoalChoices(of, [math.ceil(coming.min())] if len(coming) else ())
@@ -120,9 +130,35 @@ class GoalMerges:
             rewrite_all=context.options.force_rewrite_all_files or context.options.record_level_expire_time is not None,
             charge=charge,
         )
-        rate = self.reads(self.table, context.partition_path_of(bucket.partition).rstrip("/"))
+        rate = self._rate(context, bucket.partition)
         left = math.inf if bucket.partition not in ends else (ends[bucket.partition] - now) / HOUR_MILLIS
         return BucketMerges(options, len(runs), rate, left)
+
+    def _replayed(self, context: TableContext, charge: _Charge) -> TriggerReplay | None:
+        """What a replay has found of the table; None if there was none."""
+        if self.replays is None:
+            return None
+        return self.replays.of(self.table, context, self.goal, lambda partition: self._rate(context, partition), charge.usual)
+
+    def _rate(self, context: TableContext, partition: bytes) -> float:
+        return self.reads(self.table, context.partition_path_of(partition).rstrip("/"))
+
+    def _by_triggers(
+        self, context: TableContext, bucket: BucketFiles, merges: BucketMerges, by_reads: MergeChoice, replayed: TriggerReplay
+    ) -> MergeChoice:
+        """What the triggers pick in a bucket; with a score, so that it takes its place among merges by reads."""
+        runs, now = sorted_runs(bucket.files, context.key_of), context.clock.now_millis()
+        max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
+        picker, sizes = CompactionPicker.of(context.options, max_level, local_hour(now)), run_sizes(runs)
+        pick = picker.strategy.pick(sizes, now)
+        if pick is None:
+            return MergeChoice(None, by_reads.score, why=f"{picker.why_not(sizes, NEVER_PICKED)}; {replayed}")
+        option = next((option for option in merges.options if option.run_count == pick.run_count), None)
+        cost = sum(run.size for run in runs[: pick.run_count]) if option is None else option.cost
+        if cost > self.most_bytes:
+            return by_reads
+        pick = replace(pick, arithmetic=f"{pick.arithmetic}; {replayed}")
+        return MergeChoice(pick, max(1.0, by_reads.score), cost, is_affordable=self.affords(cost))
 
     def _not_yet(self, merges: BucketMerges, scored: Sequence[tuple[float, MergeOption]], now: int, goal: Goal) -> MergeChoice:
         if not scored:
@@ -189,6 +225,11 @@ class _Charge:
             return cls(hours, 0.0, 0, goal.storage_hours)
         stays = TAG_HOURS if tag.retained_millis is None else tag.retained_millis / HOUR_MILLIS
         return cls(hours, stays, tag.snapshot.time_millis, goal.storage_hours)
+
+    @property
+    def usual(self) -> float:
+        """For files without a tag."""
+        return 1.0 + self.hours / self.storage_hours
 
     def __call__(self, file: DataFileMeta) -> float:
         hours = max(self.hours, self.tag_hours) if self.created(file) <= self.tagged_until else self.hours

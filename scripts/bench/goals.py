@@ -15,7 +15,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,18 +23,12 @@ import numpy as np
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.service_turn import WantedMerge
 from paimon_cli.jobs.service.shared_budgets import DividedBudget, SavedFor
-from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState
-from paimon_cli.lsm.compaction_simulation import KeySetRun, merged_keys
-from paimon_cli.lsm.rent_or_buy import (
-    BucketMerges,
-    Goal,
-    MergeCandidates,
-    best_merges,
-    merge_options,
-    runs_of_a_read,
-)
-from paimon_cli.lsm.simulated_bucket import Rolling, SimulatedFiles, SimulatedRun, compacted
-from paimon_cli.lsm.universal_compaction import RunSize, UniversalCompaction
+from paimon_cli.lsm.compaction_picker import CompactionPicker
+from paimon_cli.lsm.compaction_simulation import KeySetRun, SimulatedCommit, merged_keys
+from paimon_cli.lsm.rent_or_buy import Goal, MergeCandidates, best_merges
+from paimon_cli.lsm.replayed_merges import LEAST_COMMITS, MOST_COMMITS, ReplayedBucket, ReplayedTable, replayed_costs
+from paimon_cli.lsm.simulated_bucket import Rolling, SimulatedRun
+from paimon_cli.lsm.universal_compaction import UniversalCompaction
 from paimon_cli.requests.upkeep import Allowance
 from scripts.bench.goal_loads import SINGLE, Load, always, late_partitions, single, uneven_tables
 
@@ -44,7 +38,8 @@ ROUND_MILLIS = 900_000
 TARGET = 2 << 20
 """The size of files, small beside the tables, so that key ranges matter as they do for large tables."""
 ROLLING = Rolling(TARGET, int(TARGET * 0.7))
-BISECTIONS = 8
+BISECTIONS, NEAR = 8, 0.03
+"""How the rate of a goal is found. `NEAR`: the step between powers of ten of rates that are tried besides."""
 
 
 @dataclass
@@ -61,40 +56,15 @@ class Outcome:
     by_round: list[float] = field(default_factory=list)
 
 
-@dataclass
-class Bucket:
-    """A bucket, with what is derived of it until it changes."""
+class Bucket(ReplayedBucket[KeySetRun]):
+    """A bucket of a table whose rows have all the same size."""
 
-    runs: list[SimulatedRun[KeySetRun]] = field(default_factory=list)
-    state: PickState = NEVER_PICKED
-    opened: float = 0.0
-    rows: int = 0
-    merges: BucketMerges | None = None
+    def __init__(self) -> None:
+        super().__init__(merged_keys, ROLLING, MAX_LEVEL)
 
-    def flush(self, keys: np.ndarray, now: int, level: int) -> None:
-        run = KeySetRun(keys, ROW_BYTES)
-        self.runs.insert(0, SimulatedRun(level, (run,) if level == 0 else tuple(run.parts(TARGET)), now))
-        self.changed()
-
-    def changed(self) -> None:
-        self.merges = None
-        ranges = [(file.low, file.high, file.rows) for run in self.runs for file in run.files]
-        self.opened, self.rows = runs_of_a_read(ranges), sum(count for _, _, count in ranges)
-
-    def compact(self, count: int, level: int, now: int) -> int:
-        done = compacted(self.runs[:count], level, MAX_LEVEL, merged_keys, ROLLING, now)
-        self.runs[:count] = [done.run]
-        self.changed()
-        return done.read
-
-    def options(self, rate: float) -> BucketMerges:
-        if self.merges is None:
-            files = SimulatedFiles.of(self.runs, MAX_LEVEL)
-            found = merge_options(
-                files.runs, MAX_LEVEL, ROLLING.small_size, files.key_of, lambda meta: meta.creation_time_millis or 0
-            )
-            self.merges = BucketMerges(found, len(self.runs))
-        return replace(self.merges, rate=rate)
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for run in self.runs for file in run.files)
 
 
 @dataclass(frozen=True)
@@ -109,9 +79,7 @@ class Triggers:
         for number in changed:
             bucket = buckets[number]
             picker = CompactionPicker(self.of[number % len(self.of)], 1 if self.forces else None)
-            pick, bucket.state = picker.pick([RunSize(run.level, run.size) for run in bucket.runs], now, bucket.state)
-            if pick is not None and not (pick.run_count == 1 and bucket.runs[0].level == pick.output_level):
-                read += bucket.compact(pick.run_count, pick.output_level, now)
+            read += bucket.compact_by_triggers(picker, now) or 0
         return read
 
 
@@ -129,12 +97,21 @@ class SimulatedClock:
 
 @dataclass
 class ByGoal:
-    """Merges by reads. `is_known`: whether the reads of each bucket are known, or all count alike. `budget`: bytes a day."""
+    """Merges by reads. `is_known`: whether the reads of each bucket are known, or all count alike. `budget`: bytes a day.
+
+    `replays`: the buckets are those of one table, which follows its triggers while a replay finds that these are better.
+    """
 
     goal: Goal
     budget: int | None = None
     is_known: bool = True
     forces: bool = False
+    replays: bool = False
+    history: list[SimulatedCommit[KeySetRun]] = field(default_factory=list)
+    before: list[dict[Hashable, list[SimulatedRun[KeySetRun]]]] = field(default_factory=list)
+    replayed: Sequence[SimulatedCommit[KeySetRun]] = ()
+    replayed_at: int = 0
+    follows_triggers: bool = False
     clock: SimulatedClock = field(default_factory=SimulatedClock)
     left: Budget = field(init=False)
     saving: SavedFor | None = None
@@ -143,14 +120,29 @@ class ByGoal:
         allowance = None if self.budget is None else Allowance(size=self.budget, is_daily=True)
         self.left = Budget.of(allowance, self.clock)
 
+    def note(self, buckets: Sequence[Bucket], commit: Mapping[int, np.ndarray], rates: np.ndarray, now: int) -> None:
+        """Remember a commit and what it finds, and compare both ways when there are enough new ones."""
+        if not self.replays:
+            return
+        self.before.append({number: list(bucket.runs) for number, bucket in enumerate(buckets)})
+        self.history.append(SimulatedCommit(now, {number: [KeySetRun(keys, ROW_BYTES)] for number, keys in commit.items()}))
+        if len(self.history) - self.replayed_at < max(LEAST_COMMITS, len(self.replayed)) / 2 or len(self.history) < LEAST_COMMITS:
+            return
+        begin, self.replayed, self.replayed_at = self.before[-MOST_COMMITS:][0], self.history[-MOST_COMMITS:], len(self.history)
+        table = ReplayedTable(begin, self.replayed, merged_keys, lambda key: float(rates[key]), MAX_LEVEL, ROLLING)
+        picker = CompactionPicker(DEFAULT, 1 if self.forces else None)
+        self.follows_triggers = replayed_costs(table, self.goal, lambda now: picker).follows_triggers
+
     def round(self, buckets: Sequence[Bucket], changed: Sequence[int], rates: np.ndarray, now: int) -> float:
+        if self.follows_triggers:
+            return Triggers([DEFAULT], self.forces).round(buckets, changed, rates, now)
         self.clock.millis = now
         read, done = 0.0, set()
         known = rates if self.is_known else np.full(len(buckets), rates.mean())
         some = [number for number, bucket in enumerate(buckets) if len(bucket.runs) > 1]
-        found = MergeCandidates.of([buckets[number].options(float(known[number])) for number in some])
+        found = MergeCandidates.of([buckets[number].merges(float(known[number])) for number in some])
         chosen = best_merges(found, now, self.goal.at(self.left.part_of_rate), self.left.most_bytes)
-        flat = [option for number in some for option in buckets[number].options(0).options]
+        flat = [option for number in some for option in buckets[number].merges(0).options]
         # a merge for which the budget was saved asks again in each round
         divided = DividedBudget(self.left, earlier=self.saving)
         scores = np.where(chosen.is_forced, math.inf, chosen.score).tolist()
@@ -178,8 +170,11 @@ def simulate(load: Load, policy: Triggers | ByGoal, count_from: int = 0) -> Outc
     total, weight, hidden = Outcome(), 0.0, [0, 0]
     for number, commit in enumerate(load.commits):
         now, rates = (number + 1) * ROUND_MILLIS, load.reads(number)
+        if isinstance(policy, ByGoal):
+            policy.note(buckets, commit, rates, now)
         for bucket, keys in commit.items():
-            buckets[bucket].flush(keys, now - ROUND_MILLIS // 2, MAX_LEVEL if load.begins and number == 0 else 0)
+            level = MAX_LEVEL if load.begins and number == 0 else 0
+            buckets[bucket].flush(KeySetRun(keys, ROW_BYTES), now - ROUND_MILLIS // 2, level)
         read = policy.round(buckets, [*commit], rates, now)
         total.by_round.append(read)
         if number < count_from:
@@ -230,18 +225,27 @@ def line(name: str, outcome: Outcome) -> str:
     return f"  {name}: {outcome.read / 1e9:.3f} GB, {outcome.runs:.2f} runs a read, at most {outcome.most}"
 
 
-def at_bytes(load: Load, most: float, first: int = 0, *, is_known: bool = True, forces: bool = False) -> Outcome:
-    """The goal with the highest rate at which merges read no more than `most` bytes."""
-    low, high, found = 2.0, 9.0, None
+def at_bytes(load: Load, most: float, first: int = 0, *, is_known: bool = True, replays: bool = False) -> Outcome:
+    """The goal with the highest rate at which merges read no more than `most` bytes.
+
+    In one bucket, bytes jump with the rate, up and down: with `replays`, rates nearby are tried, too, and the one with the fewest
+    runs counts.
+    """
+    low, high, found = 2.0, 9.0, list[Outcome]()
+
+    def tried(rate: float) -> bool:
+        goal = Goal("tried", 10.0**rate, bytes_per_merge=0)
+        done = simulate(load, ByGoal(goal, is_known=is_known, replays=replays), first)
+        found.extend([done] if done.read <= most else [])
+        return done.read <= most
+
     for _ in range(BISECTIONS):
         rate = (low + high) / 2
-        done = simulate(load, ByGoal(Goal("tried", 10.0**rate, bytes_per_merge=0), is_known=is_known, forces=forces), first)
-        if done.read <= most:
-            low, found = rate, done
-        else:
-            high = rate
-    assert found is not None, "even the lowest rate reads more"
-    return found
+        low, high = (rate, high) if tried(rate) else (low, rate)
+    for step in range(1, 7) if replays else ():
+        tried(low + step * NEAR)
+    assert found, "even the lowest rate reads more"
+    return min(found, key=lambda done: done.runs) if replays else found[-1]
 
 
 def chosen_keys(load: Load, first: int) -> Outcome:
@@ -323,7 +327,7 @@ def singles(book: Book, seed: int, commits: int) -> None:
     for name in SINGLE:
         load = single(name, seed, commits)
         default = simulate(load, Triggers([DEFAULT]))
-        found = at_bytes(load, default.read)
+        found = at_bytes(load, default.read, replays=True)
         ratios.append(found.runs / default.runs)
         book.say(
             f"  {name}: {default.runs:.2f} -> {found.runs:.2f} runs, {default.read / 1e9:.3f} -> {found.read / 1e9:.3f} GB, "

@@ -31,6 +31,7 @@ from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudge
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.jobs.trigger_replays import TriggerReplays
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import MIN_MEMORY, Upkeep
@@ -122,6 +123,10 @@ class CompactionService:
     def _budgets(self) -> SharedBudgets:
         return SharedBudgets(self.clock, self.budget, self.new_budget, self.taken_elsewhere)
 
+    @cached_property
+    def _replays(self) -> TriggerReplays:
+        return TriggerReplays(self.clock)
+
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
         """Run rounds until `max_rounds` (None: until interrupted), then raise the failures of the last round.
 
@@ -195,6 +200,7 @@ class CompactionService:
         tables = {table.name: table for table in self.tables()}
         for name in self._known.keys() - tables:
             del self._known[name]
+            self._replays.forget(name)
         for name in tables.keys() - self._known.keys():
             first = now + self.upkeep.first_orphans_millis(name)
             self._known[name] = _Known(TableRound(name, RoundState.NOTHING), orphans_due_millis=first)
@@ -240,7 +246,7 @@ class CompactionService:
 
     def _request_for(self, table: ServedTable, request: CompactRequest) -> CompactRequest:
         """The request within the caps of the table, by its goal, if there is one, and by what is left of its budget."""
-        return table.limited(request, self._budgets.of(table.name))
+        return table.limited(request, self._budgets.of(table.name), self._replays)
 
     def _looked(self, turn: Turn) -> None:
         known = self._known[turn.table]

@@ -37,6 +37,7 @@ from paimon_cli.jobs.service.upkeep import (
 )
 from paimon_cli.jobs.stale_buckets import movable_files
 from paimon_cli.jobs.table_change import Shield
+from paimon_cli.jobs.trigger_replays import TriggerReplays
 from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.requests.compaction import NEVER, Upkeep
 from paimon_cli.requests.maintenance import WHOLE_EXPIRY
@@ -294,9 +295,9 @@ def plan_maintenance(
     The bytes of the budget, and of those in policies, go to the tables in the order of a run, the most urgent first.
     """
     clock, table_seconds, request = limits.budget.clock, limits.table_seconds, replace(REQUEST, merges=limits.merges)
-    budgets = SharedBudgets(clock, limits.budget)
+    budgets, replays = SharedBudgets(clock, limits.budget), TriggerReplays(clock)
     budgets.give({table.name: table.policy for table in tables})
-    requests = {table.name: table.limited(request, budgets.of(table.name)) for table in tables}
+    requests = {table.name: table.limited(request, budgets.of(table.name), replays) for table in tables}
 
     def is_bounded(table: ServedTable) -> bool:
         budget = budgets.of(table.name)

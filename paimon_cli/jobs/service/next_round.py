@@ -16,6 +16,7 @@ from paimon_cli.jobs.service.service_turn import Turn, left_of, look
 from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
 from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.jobs.service.upkeep import due_expiry, kinds_that_expire
+from paimon_cli.jobs.trigger_replays import TriggerReplays
 from paimon_cli.maintain.policy_effect import Effect, judged_settings
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.pieces import PIECES
@@ -75,10 +76,11 @@ def decisions_of(
     A table that cannot be planned has its error in its row; the error of an only table is raised.
     """
     moment, budgets, kept = clock.now_millis(), SharedBudgets(clock, make=new_budget), list[int]()
+    replays = TriggerReplays(clock)
     budgets.give({table.name: table.policy for table in tables})
 
     def looked(table: ServedTable) -> Turn:
-        return look(table.name, table.opened, table.limited(REQUEST, budgets.of(table.name)), {}, AT_ONCE, True)
+        return look(table.name, table.opened, table.limited(REQUEST, budgets.of(table.name), replays), {}, AT_ONCE, True)
 
     def plan(table: ServedTable) -> Turn | None:
         """The turn, with its plan only while there are few: the plans of many buckets would not fit into memory together."""

@@ -10,6 +10,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.goal_merges import ReadRates, merges_of, unknown_reads
 from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.trigger_replays import TriggerReplays
 from paimon_cli.maintain.policy import NO_POLICY, PolicyKey, TablePolicy
 from paimon_cli.maintain.policy_effect import under_policy
 
@@ -36,9 +37,12 @@ class ServedTable:
         """The table with the retention and the trigger of its policy."""
         return under_policy(self.open(), self.policy)
 
-    def limited(self, request: CompactRequest, budget: Budget | None = None) -> CompactRequest:
+    def limited(
+        self, request: CompactRequest, budget: Budget | None = None, replays: TriggerReplays | None = None
+    ) -> CompactRequest:
         """A request within the caps of its policy, for one round, and by its goal, unless the request has one. `budget`: what its
-        merges are paid from, which says at which rate, and how large one may be.
+        merges are paid from, which says at which rate, and how large one may be. `replays`: those of the process, by which a
+        table may follow its triggers while the budget suffices for all that the goal wants.
         """
         size, buckets = self.policy.value(PolicyKey.ROUND_BYTES), self.policy.value(PolicyKey.ROUND_BUCKETS)
         limited = replace(
@@ -52,11 +56,13 @@ class ServedTable:
             goal = replace(goal, most_runs=min(most_runs, goal.most_runs))
         most = math.inf if limited.max_bytes is None else limited.max_bytes
         if budget is not None:
-            goal, most = goal.at(budget.part_of_rate), min(most, budget.most_bytes)
-            merges = replace(merges, affords=budget.affords)
+            part = budget.part_of_rate
+            goal, most = goal.at(part), min(most, budget.most_bytes)
+            merges, replays = replace(merges, affords=budget.affords), replays if part >= 1 else None
         said = self.policy.value(PolicyKey.READS)
         reads = self.reads if said is None else lambda table, partition: said
-        return replace(limited, merges=replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads))
+        merges = replace(merges, goal=goal, table=self.name, most_bytes=most, reads=reads, replays=replays)
+        return replace(limited, merges=merges)
 
 
 def _smaller(asked: int | None, cap: int | None) -> int | None:
