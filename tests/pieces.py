@@ -27,6 +27,8 @@ RUN_TWICE = frozenset(
     {
         "compact/test_continued_vectors.py",
         "compact/test_exact_runs.py",
+        "jobs/test_row_tracking.py",
+        "bucket/test_combined_columns.py",
     }
 )
 """Modules whose tests run a second time in `make test`, with small pieces."""

@@ -222,11 +222,6 @@ WRONG = {
         "value": variant_of({"z": 1, "b": 1})[0],
         "typed_value": row(a=typed("x"), b=typed(1)),
     },
-    "two values of a field of one of two": {
-        "metadata": NAMES,
-        "value": None,
-        "typed_value": row(a=typed("x"), b={"value": b"\0", "typed_value": 1}),
-    },
     "two values of a field": {"metadata": NAMES, "value": None, "typed_value": row(b={"value": b"\0", "typed_value": 1})},
     "a name twice": {"metadata": NAMES, "value": variant_of({"z": 1, "b": 1})[0], "typed_value": row(b=typed(1))},
     "bytes that are no object": {"metadata": NAMES, "value": b"\x02\x01", "typed_value": row(b=typed(1))},
@@ -234,9 +229,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_contradictions(name: str) -> None:
+@pytest.mark.parametrize("beside", [0, 2])
+def test_contradictions(name: str, beside: int) -> None:
+    """Also of one row beside others."""
+    right = {"metadata": NAMES, "value": None, "typed_value": row(b=typed(1))}
+    whole_variants(pa.array([right], OBJECT), VARIANT)
     with pytest.raises(ValueError, match=r"VARIANT"):
-        whole_variants(pa.array([WRONG[name]], OBJECT), VARIANT)
+        whole_variants(pa.array([right] * beside + [WRONG[name]], OBJECT), VARIANT)
 
 
 def test_types_that_no_variant_has() -> None:

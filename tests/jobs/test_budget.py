@@ -66,6 +66,17 @@ def test_what_others_took_counts_beside_the_own_and_until_a_day_later() -> None:
     assert budget.left is not None and budget.left > 300
 
 
+def test_what_was_taken_within_a_minute_counts_until_a_day_after_the_last_of_it() -> None:
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    for _ in range(2):
+        assert budget.reserve_all(400)
+        budget.settle(400, 400)
+        clock.millis += 59_000
+    clock.millis = NOW + DAY_MILLIS + 1000
+    assert budget.left is not None and budget.left <= 600
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_asked_for_is_there_when_it_is_said_to_be(seed: int) -> None:
     clock, dice = HandClock(NOW), random.Random(seed)

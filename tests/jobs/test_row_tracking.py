@@ -16,9 +16,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.repair_job import _next_row_id
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
-from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND
 from tests.rivals import beside
 from tests.tables import compact, make_table, write
@@ -175,3 +176,36 @@ def test_ids_of_restored_rows_are_not_given_again(tmp_path: Path) -> None:
     restore(tmp_path / "backup", context.url)
     add(context, 3)
     assert {row_id: number for row_id, (number, _, _) in tracked(context).items()} == {0: 1, 1: 2, 2: 3}
+
+
+@pytest.mark.parametrize(
+    ("known", "files", "following"),
+    [
+        (None, [], None),
+        (5, [], 5),
+        (5, [(7, 3), (2, 4)], 10),
+        (12, [(7, 3)], 12),
+        (None, [(2, 4), (0, 2)], 6),
+        (5, [(None, 9)], 5),
+    ],
+)
+def test_a_commit_that_is_made_again_uses_up_the_ids_of_its_rows(
+    known: int | None, files: list[tuple[int | None, int]], following: int | None, tmp_path: Path
+) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT"}, [], (), -1)
+    write(context, [{"id": 1}])
+    snapshot = context.snapshots.get(1)
+    (entry,) = context.manifests.live_entries(snapshot)
+    delta = [replace(entry, file=replace(entry.file, first_row_id=first, row_count=count)) for first, count in files]
+    assert _next_row_id(replace(snapshot, next_row_id=known), delta) == following
+
+
+def test_numbers_of_compacted_rows_that_are_known_stay(tmp_path: Path) -> None:
+    """A file with some new rows has numbers from the least that is known up to that of the snapshot."""
+    context = make_table(tmp_path / "t", {"id": "INT"}, [], (), -1)
+    write(context, [{"id": 1}])
+    (entry,) = context.manifests.live_entries(context.snapshots.get(1))
+    for low, high, expected in ((3, 4, (3, 4)), (3, 0, (3, 9)), (0, 0, (9, 9))):
+        file = replace(entry.file, min_sequence_number=low, max_sequence_number=high, file_source=SOURCE_COMPACT)
+        found = file.tracked(9, 100)
+        assert (found.min_sequence_number, found.max_sequence_number) == expected and found.first_row_id is None

@@ -68,8 +68,9 @@ def test_a_row_before_that_lacks_its_key_is_not_moved() -> None:
     """Unless another column of the key says so: then the old row cannot be found."""
     _, rows, _ = of(update({"n": 1}, {"id": 1, "n": 2}), update({"id": 1, "n": 1}, {"id": 1, "n": 2}))
     assert [kind for kind, *_ in rows] == ["+U", "+U"]
-    _, rows, reasons = of(update({"b": 1}, {"a": 1, "b": 2}), keys=("a", "b"))
-    assert not rows and reasons == [LACKS_KEY]
+    for comma in (",", ", "):
+        _, rows, reasons = of(update({"b": 1}, {"a": 1, "b": 2}), keys=("a", "b"), comma=comma)
+        assert not rows and reasons == [LACKS_KEY]
 
 
 ONE = {"id": 1, "n": 1}
