@@ -268,6 +268,10 @@ class Pieces:
     """Records per block of a manifest: few, so that even the blocks of one file can be decoded in parallel."""
     manifest_rolled_records: int = 1_000
     """A writer checks the size of its file after this many records, as Java does."""
+    avro_decoded_bytes: int = 4 << 20
+    """Bytes of blocks of an Avro data file that are decoded together."""
+    avro_lanes: int = 6
+    """Blocks of equal length that are needed to decode their records side by side: with fewer it takes longer than one by one."""
     avro_buffer_bytes: int = 64 << 10
     """Bytes of an Avro file that are read at a time."""
     decoded_numbers: int = 8_192

@@ -1,16 +1,19 @@
 """Reads and writes Avro data files as Arrow batches (FORMAT.md, section 7.2; Java AvroSchemaConverter).
 
-Avro stores whole records, so each cell becomes a Python object on the way.
+Avro stores whole records. Files of many blocks of plain columns are decoded by column (`avro_decoding`); otherwise, and when they
+are written, each cell becomes a Python object on the way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from paimon_cli.bucket.avro_decoding import decoded_blocks
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
 from paimon_cli.datatypes.data_type import (
     ArrayType,
@@ -27,7 +30,8 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.avro_reader import damage_errors, record_batches
+from paimon_cli.metadata.avro_columns import NotColumnar
+from paimon_cli.metadata.avro_reader import damage_errors, data_blocks, decoded_records
 from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, TRACKING_FIELDS, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
@@ -133,33 +137,74 @@ def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema,
     """Batches with these columns of the file, in the Arrow types that the file's schema declares."""
     types = {field.name: arrow_type(field.type) for field in (*TRACKING_FIELDS, *FileLayout.of(file_schema).fields)}
     targets = {name: types[name] for name in columns}
-    pending: list[Any] = []
-    for records in _blocks(source):
-        pending += records
-        while len(pending) >= batch_rows:
-            yield _batch(pending[:batch_rows], targets)
-            pending = pending[batch_rows:]
-    if pending:
-        yield _batch(pending, targets)
+    with _damage():
+        schema, blocks = data_blocks(source)
+    are_columnar = isinstance(schema.plain, dict)
+    for portion in _portions(blocks):
+        batch = _by_column(schema, portion, targets) if are_columnar else None
+        if batch is not None:
+            yield from (batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows))
+            continue
+        are_columnar = False
+        pending: list[Any] = []
+        for count, content in portion:
+            with _damage():
+                pending += decoded_records(content, count, schema)
+            while len(pending) >= batch_rows:
+                yield _batch(pending[:batch_rows], targets)
+                pending = pending[batch_rows:]
+        if pending:
+            yield _batch(pending, targets)
 
 
-def _blocks(source: BinaryIO) -> Iterator[list[Any]]:
-    blocks = record_batches(source)
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Errors of malformed bytes as `OSError`, which says that the file is damaged."""
+    try:
+        yield
+    except damage_errors() as error:
+        raise OSError(f"it is not a readable Avro file: {str(error) or type(error).__name__}") from error
+
+
+def _portions(blocks: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """The blocks in portions that are decoded together. Those before a damaged one come first."""
+    portion, size = list[tuple[int, bytes]](), 0
     while True:
         try:
-            records = next(blocks, None)
-        except damage_errors() as error:
-            raise OSError(f"it is not a readable Avro file: {str(error) or type(error).__name__}") from error
-        if records is None:
+            with _damage():
+                block = next(blocks, None)
+        except OSError:
+            if portion:
+                yield portion
+            raise
+        if block is not None:
+            portion.append(block)
+            size += len(block[1])
+        if portion and (block is None or size >= PIECES.avro_decoded_bytes):
+            yield portion
+            portion, size = [], 0
+        if block is None:
             return
-        yield records
+
+
+def _by_column(schema: RecordSchema, portion: list[tuple[int, bytes]], targets: dict[str, pa.DataType]) -> pa.RecordBatch | None:
+    """All rows of these blocks, or None if they have to be decoded record by record."""
+    present = _present(targets, {field["name"] for field in schema.plain.get("fields", ())})
+    try:
+        return pa.RecordBatch.from_arrays(decoded_blocks(schema.plain, portion, present), names=list(present))
+    except (NotColumnar, pa.ArrowInvalid):  # texts that are not UTF-8
+        return None
+
+
+def _present(targets: dict[str, pa.DataType], stored: Container[str]) -> dict[str, pa.DataType]:
+    missing = [name for name in targets if name not in stored and not name.startswith(KEY_PREFIX)]
+    if missing:
+        raise OSError(f"it has no column {missing[0]}")
+    return {name: target for name, target in targets.items() if name in stored}
 
 
 def _batch(records: list[Any], targets: dict[str, pa.DataType]) -> pa.RecordBatch:
-    missing = [name for name in targets if name not in records[0] and not name.startswith(KEY_PREFIX)]
-    if missing:
-        raise OSError(f"it has no column {missing[0]}")
-    present = {name: target for name, target in targets.items() if name in records[0]}
+    present = _present(targets, records[0])
     columns = [_column([record[name] for record in records], target) for name, target in present.items()]
     return pa.RecordBatch.from_arrays(columns, names=list(present))
 

@@ -145,13 +145,14 @@ def records_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema) -> lis
     return records
 
 
-def record_batches(source: BinaryIO) -> Iterator[list[Any]]:
-    """The records of a data file, block by block; a block may expand to 1 GiB. Raises what `open_container` does."""
+def data_blocks(source: BinaryIO) -> tuple[RecordSchema, Iterator[tuple[int, bytes]]]:
+    """The schema of a data file, and the number of records and the bytes of each block; a block may expand to 1 GiB. Raises what
+    `open_container` does.
+    """
     container = _data_file(source)
     schema = schema_of_text(container.schema)
     refuse_endless(array(schema.plain))
-    for count, content in container.blocks:
-        yield decoded_records(content, count, schema)
+    return schema, iter(container.blocks)
 
 
 def record_count(source: BinaryIO) -> int:

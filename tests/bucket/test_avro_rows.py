@@ -8,21 +8,32 @@ import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from paimon_cli.bucket import avro_rows
 from paimon_cli.bucket.avro_rows import AvroRows, avro_batches
+from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_reader import record_batches, record_count
+from paimon_cli.metadata.avro_reader import data_blocks, record_count
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
 from tests.goldens import golden_table
+
+
+@pytest.fixture(autouse=True, params=[PIECES.avro_lanes, 0])
+def _avro_lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test decodes small files record by record, and by column as files of many blocks are."""
+    monkeypatch.setattr(PIECES, "avro_lanes", request.param)
 
 
 def schema_of(content: bytes) -> Any:
@@ -101,7 +112,7 @@ def test_batches_go_over_the_blocks_of_a_file(codec: str, batch_rows: int) -> No
     schema, count = table_schema(n="INT", s="STRING"), 2 * PIECES.avro_block_rows + 3 if batch_rows > 1 else 3
     table = table_of(schema, [{"n": number, "s": str(number)} for number in range(count)])
     source = written(schema, table, table.slice(0, 5), codec=codec)
-    blocks = [len(block) for block in record_batches(source)]
+    blocks = [count for count, _ in data_blocks(source)[1]]
     assert blocks == [*([PIECES.avro_block_rows, PIECES.avro_block_rows] if count > 3 else []), 3, min(count, 5)]
     source.seek(0)
     assert record_count(source) == sum(blocks)
@@ -145,3 +156,53 @@ def test_a_file_that_is_cut_off_gives_its_whole_blocks_first() -> None:
     assert next(batches).num_rows == PIECES.avro_block_rows
     with pytest.raises(OSError, match="it is not a readable Avro file"):
         next(batches)
+
+
+ROWS = st.fixed_dictionaries(
+    {
+        "i": st.integers(-(2**31), 2**31 - 1) | st.none(),
+        "l": st.integers(-(2**54), 2**54) | st.integers(-(2**63), 2**63 - 1),
+        "s": st.text(max_size=70) | st.none(),
+        "b": st.binary(max_size=70) | st.none(),
+        "m": st.decimals(-(10**9), 10**9, places=2).map(lambda number: number.quantize(Decimal("0.01"))) | st.none(),
+        "t": st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1)) | st.none(),
+        "d": st.dates() | st.none(),
+    }
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=30), st.integers(1, 7), st.data())
+def test_by_column_and_record_by_record_are_the_same(rows: list[dict[str, Any]], block: int, data: st.DataObject) -> None:
+    """Also of changed bytes: both find the same rows, or both call the file damaged."""
+    types = {
+        "i": "INT",
+        "l": "BIGINT NOT NULL",
+        "s": "STRING",
+        "b": "BYTES",
+        "m": "DECIMAL(12, 2)",
+        "t": "TIMESTAMP(6)",
+        "d": "DATE",
+    }
+    schema = table_schema(**types)
+    with mock.patch.object(PIECES, "avro_block_rows", block):
+        content = bytearray(written(schema, table_of(schema, rows)).getvalue())
+    if data.draw(st.booleans()):
+        content[data.draw(st.integers(len(content) // 2, len(content) - 1))] = data.draw(st.integers(0, 255))
+    columns = data.draw(st.permutations(list(types)))
+    found = []
+    for lanes in (0, 10**9):
+        with mock.patch.object(PIECES, "avro_lanes", lanes):
+            try:
+                found.append(read(io.BytesIO(content), schema, columns, 1000))
+            except DECODE_ERRORS as error:
+                found.append(type(error))
+    assert found[0] == found[1]
+
+
+def test_files_of_many_blocks_are_decoded_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "avro_block_rows", 10)
+    schema = table_schema(n="INT", s="STRING")
+    source = written(schema, table_of(schema, [{"n": number, "s": str(number)} for number in range(200)]))
+    monkeypatch.setattr(avro_rows, "decoded_records", None)
+    (batch,) = read(source, schema, ["s", "n"])
+    assert batch["n"].to_pylist() == list(range(200))

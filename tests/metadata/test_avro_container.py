@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import fastavro
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError
-from paimon_cli.metadata.avro_reader import decode_container, record_batches
+from paimon_cli.metadata.avro_reader import data_blocks, decode_container, decoded_records
 from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema, array, encode_container, nullable, record
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, EntryKind, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifests import decode_manifest
@@ -20,6 +21,11 @@ from tests.metadata.one_manifest import encode_manifest
 FIELDS = [("_NAME", "string"), ("_SIZE", "long"), ("_NOTE", nullable("string")), ("_EXTRA_FILES", array("string"))]
 SCHEMA = RecordSchema(record("record", FIELDS))
 RECORDS = [{"_NAME": f"n{i}", "_SIZE": i, "_NOTE": None if i % 2 else "x", "_EXTRA_FILES": ["e"] * (i % 3)} for i in range(2500)]
+
+
+def record_batches(source: Any) -> Iterator[list[Any]]:
+    schema, blocks = data_blocks(source)
+    return (decoded_records(content, count, schema) for count, content in blocks)
 
 
 def fastavro_container(schema: Any, records: list[dict[str, Any]], codec: str = "null") -> bytes:
