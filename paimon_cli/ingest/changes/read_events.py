@@ -59,8 +59,8 @@ def changes_in(columns: Iterable[pa.Array], count: int) -> Flags:
     """Of `count` rows but the last, whether the next one has another text in a column, nulls being the text before."""
     found = np.zeros(max(count - 1, 0), bool)
     for cells in columns:
-        codes = pc.fill_null_backward(pc.fill_null_forward(cells)).dictionary_encode().indices
-        found |= np.diff(pc.fill_null(codes, 0).to_numpy()) != 0
+        codes = pc.fill_null_forward(cells).dictionary_encode().indices
+        found |= np.diff(pc.fill_null(codes, -1).to_numpy()) != 0
     return found
 
 

@@ -421,3 +421,10 @@ def test_each_event_of_canal_has_the_types_that_it_declares(is_cut: bool) -> Non
     assert [type_to_sql(one.form("v").type) for one in found] == ["DOUBLE", "FLOAT", "DOUBLE"]
     assert [[row["id"] for _, row in rows(one)] for one in found] == [["0", "1"], ["2", "3"], ["4"]]
     assert [one.begin for one in found] == [sum(len(line) + 1 for line in text[:n]) for n in (0, 2, 4)]
+
+
+def test_a_type_that_only_later_events_declare_is_not_that_of_earlier_ones() -> None:
+    events = [canal("t", "c", None, {"id": n, "v": "a"}) for n in range(2)]
+    events[0]["mysqlType"], events[1]["mysqlType"] = {"id": "int"}, {"id": "int", "v": "json"}
+    first, last = decoded("canal", *events).events
+    assert ("v" in first.forms, "v" in last.forms) == (False, True)
