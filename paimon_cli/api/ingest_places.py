@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -58,6 +58,13 @@ class TableNames:
         """Whether its events are applied at all."""
         include, exclude = self.options.include or (), self.options.exclude or ()
         return (not include or _matches(table, include)) and not _matches(table, exclude)
+
+    def unmatched(self, tables: Collection[SourceTable]) -> list[str]:
+        """The options that mean none of these tables."""
+        globs = [f"--include {glob}" for glob in self.options.include or () if not any(_matches(one, [glob]) for one in tables)]
+        names = {name for table in tables for name in _names(table)}
+        mapped = (text for text in self.options.table_mapping or () if text.partition("=")[0] not in names)
+        return [*globs, *(f"--table-mapping {text}" for text in mapped)]
 
     def target(self, table: SourceTable) -> str:
         """The name of the table, `db.table` or as the user named it. Raises `UsageError` for names that no table can have."""

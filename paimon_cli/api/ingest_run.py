@@ -57,7 +57,7 @@ class IngestRun:
     bad events are set apart. `gone`: of sources whose first events are gone, the position of the first one that is left.
     `behind`: of topics, how many events are yet to be read. `continued`: topics of which this run does not read the first
     events; `unread`: for such a topic, a table that has read nothing of it, so that its events are left out. `nameless`: bad
-    events that belong to no table.
+    events that belong to no table. `leaves_out`: there are tables that the call does not choose.
     """
 
     site: IngestSite
@@ -71,6 +71,7 @@ class IngestRun:
     continued: set[str] = field(default_factory=set)
     unread: dict[str, str] = field(default_factory=dict)
     nameless: int = 0
+    leaves_out: bool = False
     _key: str = ""
     _block: tuple[EventLines, int] | None = None
     _stopped: int = 0
@@ -259,6 +260,7 @@ class IngestRun:
         of these only the first are kept, for the result.
         """
         if not self.names.is_wanted(table):
+            self.leaves_out = True
             return None
         failure: PaimonError | None = None
         try:
@@ -325,6 +327,9 @@ class IngestRun:
         results = self.results()
         if not self.is_dry:
             self._warn()
+        unmatched = self.names.unmatched(self.by_source) if self.by_source or self.leaves_out else []
+        if unmatched:
+            self.site.runtime.warn(f"of no table were events read that {' and '.join(unmatched[:_MOST_NAMED])} could mean")
         stopped = [target for target in self.targets.values() if target.failure is not None]
         if failure is not None:
             failure.details["tables"] = results

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -202,8 +203,9 @@ def reading(source: str) -> Iterator[None]:
     """Raise `BadInput` if a source cannot be read, such as a damaged archive."""
     try:
         yield
-    except (OSError, EOFError, LZMAError, pa.ArrowException) as problem:
-        raise BadInput(f"cannot read {source}", str(problem), source=source) from problem
+    except (OSError, EOFError, LZMAError, zlib.error, pa.ArrowException) as problem:
+        hint = "if it was cut short or damaged, copy it again: what came before is applied once"
+        raise BadInput(f"cannot read {source}", str(problem), hint, source=source) from problem
 
 
 def lines_of(block: bytes, source: str, position: int) -> EventLines:
