@@ -129,7 +129,8 @@ class ByGoal:
         if len(self.history) - self.replayed_at < max(LEAST_COMMITS, len(self.replayed)) / 2 or len(self.history) < LEAST_COMMITS:
             return
         begin, self.replayed, self.replayed_at = self.before[-MOST_COMMITS:][0], self.history[-MOST_COMMITS:], len(self.history)
-        table = ReplayedTable(begin, self.replayed, merged_keys, lambda key: float(rates[key]), MAX_LEVEL, ROLLING)
+        by_bucket: dict[Hashable, float] = {**dict(enumerate(rates.tolist()))}
+        table = ReplayedTable(begin, self.replayed, merged_keys, by_bucket.__getitem__, MAX_LEVEL, ROLLING)
         picker = CompactionPicker(DEFAULT, 1 if self.forces else None)
         self.follows_triggers = replayed_costs(table, self.goal, lambda now: picker).follows_triggers
 

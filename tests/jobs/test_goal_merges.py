@@ -130,7 +130,10 @@ def test_level_0_is_forced_as_before_where_readers_wait_for_it(tmp_path: Path, o
     plan = plan_compaction(later(context), CompactRequest("minor", merges=GoalMerges(EAGER)))
     for size, reason in ((both.read_size, "reads-pay"), (both.read_size - 1, "force-up-level-0"), (both.level_0_size - 1, None)):
         (limited,) = plan.prepared("stamp", CompactRequest("minor", budget_bytes=size)).decisions
-        assert (limited.reason == reason and limited.file_stamp == "stamp") if reason else isinstance(limited, SkippedBucket)
+        if reason is None:
+            assert isinstance(limited, SkippedBucket)
+        else:
+            assert isinstance(limited, CompactionTask) and (limited.reason, limited.file_stamp) == (reason, "stamp")
 
 
 def test_a_cold_table_is_merged_before_it_has_too_many_runs(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.trigger_replays import ASKED_EVERY_MILLIS, TriggerReplay, TriggerReplays
 from paimon_cli.lsm.rent_or_buy import Goal
 from paimon_cli.lsm.replayed_merges import LEAST_COMMITS, ReplayedCosts
+from paimon_cli.pieces import PIECES
 from paimon_cli.requests.upkeep import Allowance
 from tests.jobs.test_goal_merges import EAGER, LAZY, decide, later, table
 from tests.jobs.test_leases import HandClock
@@ -131,8 +132,13 @@ def test_only_the_busiest_buckets_of_many_are_replayed(tmp_path: Path, monkeypat
     for number in range(LEAST_COMMITS + 1):
         write(context, [{"id": key, "n": number} for key in range(8)])
     asked: set[bytes] = set()
-    monkeypatch.setattr(trigger_replays, "PIECES", replace(trigger_replays.PIECES, compared_rounds=LEAST_COMMITS))
-    found = trigger_replays._replayed_table(context, lambda partition: asked.add(partition) or 1.0, 1.0)
+    monkeypatch.setattr(PIECES, "compared_rounds", LEAST_COMMITS)
+
+    def rate(partition: bytes) -> float:
+        asked.add(partition)
+        return 1.0
+
+    found = trigger_replays._replayed_table(context, rate, 1.0)
     assert found is not None and len(found.begin) == 1 and len(asked) == 1
     assert all(len(commit.flushed) == 1 for commit in found.commits)
 
