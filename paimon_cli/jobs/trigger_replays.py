@@ -138,14 +138,13 @@ def _replayed_table(context: TableContext, rate: Callable[[bytes], float], charg
     options, target = context.options, context.mode.target_file_size
     rewrite_all = options.force_rewrite_all_files or options.record_level_expire_time is not None
     highest = max((highest_level(state.files) for bucket_id, state in states.items() if bucket_id in kept), default=0)
-    rates = {key: rate(key.partition) for key in kept if isinstance(key, BucketId)}
-    by_bucket: dict[Hashable, float] = {**rates}
+    rates: dict[Hashable, float] = {key: rate(key.partition) for key in kept if isinstance(key, BucketId)}
     totals = max((state.total_buckets for state in states.values()), default=1)
     return ReplayedTable(
         begin,
         commits,
         functools.partial(merged_run, buckets=max(1, totals)),
-        by_bucket.__getitem__,
+        rates.__getitem__,
         max(options.num_levels - 1, highest),
         Rolling(target, int(target * options.small_file_ratio), rewrite_all),
         charge,

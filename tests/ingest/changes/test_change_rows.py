@@ -20,6 +20,7 @@ from paimon_cli.ingest.changes.change_rows import (
 from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
 from paimon_cli.ingest.changes.event_lines import BadEvent, lines_of
+from paimon_cli.ingest.changes.key_images import ChangeKey
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from tests.event_streams import Row, debezium
 
@@ -31,7 +32,7 @@ def of(
     text = "".join(json.dumps(event, separators=(comma, ":")) + "\n" for event in events)
     (found,) = EventDecoder(EVENT_FORMATS["debezium"]).decode(lines_of(text.encode(), "s", 0)).events
     bad = list[BadEvent](found.bad)
-    rows = rows_of(found, keys, **{"needs_before": False, **how}, bad=bad)
+    rows = rows_of(found, ChangeKey(keys), **{"needs_before": False, **how}, bad=bad)
     cells = zip(*(column.to_pylist() for column in rows.cells.values()), strict=True)
     return rows, [(KIND_TEXTS[kind], *row) for kind, row in zip(rows.kinds, cells, strict=True)], [one.reason for one in bad]
 
