@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.service_turn import WantedMerge
 from paimon_cli.jobs.service.shared_budgets import DividedBudget, SavedFor
+from paimon_cli.jobs.service.wanted_merges import WantedMerge
 from paimon_cli.lsm.compaction_picker import CompactionPicker
 from paimon_cli.lsm.compaction_simulation import KeySetRun, SimulatedCommit, merged_keys
 from paimon_cli.lsm.rent_or_buy import Goal, MergeCandidates, best_merges

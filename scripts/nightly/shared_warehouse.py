@@ -35,7 +35,9 @@ from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import SMALL_BYTES, CompactionService
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import Need, Turn, TurnDone
+from paimon_cli.jobs.service.service_turn import Turn
+from paimon_cli.jobs.service.turn_steps import TurnDone
+from paimon_cli.jobs.service.wanted_merges import Need
 from paimon_cli.storage.memory_storage import MemoryStorage
 
 SERVICES, KILLED, TRIGGER = 5, 2, 5

@@ -20,9 +20,9 @@ from paimon_cli.jobs.reclaim_job import Expired, Expiry
 from paimon_cli.jobs.service import budget, service_turn
 from paimon_cli.jobs.service.compaction_service import _noted
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.service_turn import TurnDone
 from paimon_cli.jobs.service.shared_budgets import share_out
 from paimon_cli.jobs.service.table_round import RoundState, TableRound
+from paimon_cli.jobs.service.turn_steps import TurnDone
 from paimon_cli.jobs.service.upkeep import VERSION_BYTES, DueExpiry, due_expiry
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.injected import SystemClock

@@ -14,11 +14,12 @@ from paimon_cli import Catalog, Table
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
-from paimon_cli.jobs.service import budget, service_turn
+from paimon_cli.jobs.service import budget
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
-from paimon_cli.jobs.service.service_turn import Need, Turn, WantedMerge
+from paimon_cli.jobs.service.service_turn import Turn
 from paimon_cli.jobs.service.shared_budgets import SavedFor, share_out
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
+from paimon_cli.jobs.service.wanted_merges import Need, WantedMerge
 from paimon_cli.requests.upkeep import Allowance
 from paimon_cli.storage.injected import SystemClock
 from tests.jobs.test_leases import HandClock
@@ -120,14 +121,14 @@ def test_a_time_of_a_day_counts_killed_rounds_too(tmp_path: Path) -> None:
 
 def test_a_commit_before_the_turn_keeps_nothing_from_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While writers go on, the plan of the turn reads more than the one that was granted."""
-    table, planned = make(tmp_path, "many", 9), service_turn._ready_plan
+    table, planned = make(tmp_path, "many", 9), turn_steps._ready_plan
 
     def outdated(turn: Turn, context: TableContext, plan_seconds: float) -> CompactionPlan | None:
         table.write([{"id": number, "v": "late"} for number in range(20)], compact="none")
-        monkeypatch.setattr(service_turn, "_ready_plan", planned)
+        monkeypatch.setattr(turn_steps, "_ready_plan", planned)
         return None
 
-    monkeypatch.setattr(service_turn, "_ready_plan", outdated)
+    monkeypatch.setattr(turn_steps, "_ready_plan", outdated)
     wait_for_reads()
     watch(tmp_path, rounds=1, goal="latency", budget="100mb/day")
     assert len(table.files()) == 1

@@ -26,9 +26,10 @@ from paimon_cli.jobs.process import usable_memory
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findings, Turn, TurnDone, findings_about, look, take
+from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findings, Turn, findings_about, look
 from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets, TakenElsewhere
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
+from paimon_cli.jobs.service.turn_steps import TurnDone, take
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.jobs.trigger_replays import TriggerReplays

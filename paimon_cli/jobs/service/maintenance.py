@@ -23,7 +23,7 @@ from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import EXPIRY, NOTHING_LEFT, ORPHANS, Left, Turn, left_of, look
+from paimon_cli.jobs.service.service_turn import EXPIRY, ORPHANS, Turn, look
 from paimon_cli.jobs.service.shared_budgets import SharedBudgets
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import (
@@ -35,6 +35,7 @@ from paimon_cli.jobs.service.upkeep import (
     kinds_that_expire,
     old_orphans,
 )
+from paimon_cli.jobs.service.wanted_merges import NOTHING_LEFT, Left, left_of
 from paimon_cli.jobs.stale_buckets import movable_files
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.jobs.trigger_replays import TriggerReplays

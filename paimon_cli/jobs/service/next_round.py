@@ -12,10 +12,11 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import Turn, left_of, look
+from paimon_cli.jobs.service.service_turn import Turn, look
 from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
 from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.jobs.service.upkeep import due_expiry, kinds_that_expire
+from paimon_cli.jobs.service.wanted_merges import left_of
 from paimon_cli.jobs.trigger_replays import TriggerReplays
 from paimon_cli.maintain.policy_effect import Effect, judged_settings
 from paimon_cli.options.table_options import TableOptions

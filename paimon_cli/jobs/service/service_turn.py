@@ -6,23 +6,18 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import NamedTuple
 
-from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
-from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, TookTooLong
+from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, RegroupedPartition, SkippedBucket
+from paimon_cli.errors import NotSupported, PaimonError, TookTooLong
 from paimon_cli.history.live_files import LazyBuckets
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
 from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
-from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import (
     BucketFigures,
     CompactionPlan,
@@ -32,114 +27,29 @@ from paimon_cli.jobs.compact_request import (
     by_urgency,
     plan_compaction,
 )
-from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
-from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.goal_merges import ReadRates, unknown_reads
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import (
-    NOT_KEPT_UP,
-    SEARCHED_VERSIONS,
     VERSION_BYTES,
-    UpkeepDone,
-    due_expiry,
-    kinds_that_expire,
-    remove_old_orphans,
 )
-from paimon_cli.jobs.table_change import Shield
+from paimon_cli.jobs.service.wanted_merges import Left, Need, WantedMerge
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.options.option_text import printable
-from paimon_cli.requests.compaction import NEVER, Upkeep
+from paimon_cli.requests.compaction import Upkeep
 from paimon_cli.requests.maintenance import What
 from paimon_cli.storage.time_bounds import within
 
 NO_UPKEEP = Upkeep()
 COMPACTION, EXPIRY, ORPHANS = "compaction", "expiry", "orphans"
 """The steps of a turn."""
-GOES_ON = (NotSupported, Conflict, PartialSuccess)
-"""Errors of a step after which the others are taken: they say nothing against the table, nor about its storage."""
 _LEAST_GROWTH, _MOST_GROWTH = 64 << 10, 1 << 20
 """By how many bytes compactions that were granted may grow until they begin: by as many as they read, within these bounds."""
 EXAMINED_PART = 0.25
 """The part of the time of a look in which findings are counted, at most: the plan must not suffer."""
 Findings = Mapping[tuple[str, str], int]
 """The number of findings of a table by severity and code."""
-
-
-@dataclass(frozen=True, order=True)
-class Need:
-    """Orders tables by urgency: what a goal finds most urgent, most sorted runs above the trigger, then oldest uncompacted file,
-    then fewest bytes to read.
-    """
-
-    minus_score: float
-    runs_below_trigger: int
-    since_millis: int
-    size: int
-    table: str
-
-    @classmethod
-    def of(cls, table: str, plan: CompactionPlan, trigger: int) -> Need:
-        tasks: list[CompactionTask | PostponedRows | RegroupedPartition] = [*plan.tasks, *plan.postponed, *plan.regrouped]
-        runs = max((task.runs_before for task in tasks), default=0)
-        since = NEVER if plan.figures.uncompacted_since is None or not tasks else plan.figures.uncompacted_since
-        score = max((task.score or 0.0 for task in tasks), default=0.0)
-        return cls(-score, trigger - runs, since, sum(task.read_size for task in tasks), table)
-
-
-class WantedMerge(NamedTuple):
-    """A compaction that asks for a part of a budget. `score`: infinite if it must be made. `runs`: sorted runs of its bucket.
-
-    `shows_rows`: whether readers wait for some of its rows. If it goes deeper than that needs, `level_0_size` is the part that
-    does not, and `deeper_score` the score of the rest; 0 if it cannot be divided.
-    """
-
-    score: float
-    size: int
-    runs: int = 0
-    shows_rows: bool = False
-    level_0_size: int = 0
-    deeper_score: float = 0.0
-
-    @classmethod
-    def of(cls, task: CompactionTask | PostponedRows | RegroupedPartition, mode: TableMode) -> WantedMerge:
-        shows = waiting_rows(mode, task.bucket, task.files) > 0
-        wanted = cls(task.score or 0.0, task.read_size, task.runs_before, shows)
-        if not isinstance(task, CompactionTask) or not task.level_0_size:
-            return wanted
-        wanted = wanted._replace(shows_rows=True)
-        if task.level_0_alone is None:
-            return wanted
-        return wanted._replace(level_0_size=task.level_0_size, deeper_score=task.deeper_score)
-
-    @property
-    def parts(self) -> tuple[WantedMerge, ...]:
-        """What asks for itself: level 0, and then the rest, which may be left."""
-        if not self.level_0_size:
-            return (self,)
-        first = self._replace(size=self.level_0_size, level_0_size=0, deeper_score=0.0)
-        return first, WantedMerge(self.deeper_score, self.size - self.level_0_size, self.runs)
-
-    @property
-    def must_be(self) -> bool:
-        return self.score == math.inf
-
-    @property
-    def urgency(self) -> tuple[float, bool, int]:
-        """By score; of those that must be made, the ones that show rows first, and then by runs."""
-        return self.score, self.must_be and self.shows_rows, self.runs if self.must_be else 0
-
-    @property
-    def order(self) -> tuple[float, bool, int, int]:
-        """The most urgent first, of these the cheapest."""
-        score, shows_rows, runs = self.urgency
-        return -score, not shows_rows, -runs, self.size
-
-    def __str__(self) -> str:
-        runs = f"{self.runs} runs with rows that readers wait for" if self.shows_rows else f"{self.runs} runs"
-        return runs if self.must_be else f"score {self.score:.2f}"
 
 
 @dataclass
@@ -319,7 +229,7 @@ def look(
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket):
             states[decision.bucket_id] = decision.state
-    findings = None if examine_seconds is None else _findings_of(examined, examine_seconds)
+    findings = None if examine_seconds is None else examined_findings(examined, examine_seconds)
     if lag is None and examine_seconds is not None:
         lag = _lag_of(examined, examine_seconds)
     options, work = context.options, by_urgency(plan.decisions)
@@ -357,7 +267,7 @@ def _place(context: TableContext, task: CompactionTask | PostponedRows | Regroup
     return printable(context.partition_path_of(task.partition).rstrip("/")) or "the table"
 
 
-def _findings_of(table: ExaminedTable, seconds: float) -> Findings:
+def examined_findings(table: ExaminedTable, seconds: float) -> Findings:
     try:
         return counted_findings(within(seconds, lambda: findings_of(table, costs=(METADATA,)), table.argument))
     except TookTooLong as error:
@@ -374,143 +284,3 @@ def _lag_of(table: ExaminedTable, seconds: float) -> ReadLag | None:
 def findings_about(table: str, error: PaimonError) -> Findings:
     """The findings about a table that cannot be opened; none about one that no longer exists."""
     return {} if is_of_call(error) else counted_findings([unopened(table, error)])
-
-
-@dataclass(frozen=True)
-class Left:
-    """What a turn has left to later ones: buckets that need a compaction, their bytes, and whole steps."""
-
-    buckets: int = 0
-    size: int = 0
-    steps: tuple[str, ...] = ()
-
-
-NOTHING_LEFT = Left()
-
-
-@dataclass
-class TurnDone:
-    """What a turn has done, also before an error, and what it has left. `error`: the first one. `expired_by`: the snapshots that
-    dropped partitions.
-    """
-
-    account: CompactionAccount = field(default_factory=CompactionAccount)
-    upkeep: UpkeepDone = NOT_KEPT_UP
-    left: Left = NOTHING_LEFT
-    error: PaimonError | None = None
-    has_cleaned: bool = False
-    expired_by: tuple[int, ...] = ()
-
-    @property
-    def summary(self) -> CompactSummary:
-        return self.account.summary
-
-    @property
-    def has_changed(self) -> bool:
-        """Whether something was done that may have removed findings."""
-        return self.summary.has_changed or self.upkeep != NOT_KEPT_UP
-
-
-def take(
-    turn: Turn,
-    request: CompactRequest,
-    engine: Engine,
-    progress: Progress,
-    states: States,
-    shield: Shield,
-    plan_seconds: float,
-) -> TurnDone:
-    """Carry out a turn. Its plan is used if no snapshot was committed since; otherwise the table is planned again.
-
-    `plan_seconds`: the time of each look at the table before something is compacted or expired; see `run_compact`. No step
-    begins once the time of the budget is over. Findings of the plan are counted again if they may be gone.
-    """
-    context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
-    taken = _Steps(turn, context, request, engine, progress, states, shield, plan_seconds, done)
-    steps = {COMPACTION: taken.compact, EXPIRY: taken.expire, ORPHANS: taken.clean}
-    for name in turn.steps:
-        if turn.is_over or not (name == COMPACTION or turn.pays(VERSION_BYTES)):
-            whole = turn.left if name == COMPACTION else done.left
-            done.left = replace(whole, steps=(*done.left.steps, name))
-            continue
-        try:
-            steps[name]()
-        except PaimonError as error:
-            done.error = done.error or error
-            if not isinstance(error, GOES_ON):
-                break
-    if turn.findings and done.has_changed:
-        turn.findings = _findings_of(ExaminedTable(context.reopened(), turn.table), EXAMINED_PART * plan_seconds)
-    return done
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """The steps of a turn, each with what it needs. What they read is charged to the turn, also if they fail."""
-
-    turn: Turn
-    context: TableContext
-    request: CompactRequest
-    engine: Engine
-    progress: Progress
-    states: States
-    shield: Shield
-    plan_seconds: float
-    done: TurnDone
-
-    def compact(self) -> None:
-        turn, context, done = self.turn, self.context, self.done
-        turn.top_up()
-        ready = _ready_plan(turn, context, self.plan_seconds)
-        # writers may have added files to what was granted
-        grown = turn.grow() if ready is None and turn.may_grow else 0
-        limited = replace(turn.within_budget(self.request), turn_bytes=turn.turn_bytes)
-        try:
-            run_compact(
-                context,
-                limited,
-                self.engine,
-                self.progress,
-                states=self.states,
-                shield=self.shield,
-                ready=ready,
-                plan_seconds=self.plan_seconds,
-                account=done.account,
-            )
-        finally:
-            turn.used += done.account.bytes_read
-        left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
-        turn.is_unfinished = any(decision.waits_for_turn for decision in left)
-        done.left = left_of(left)
-        if grown:
-            turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))
-
-    def expire(self) -> None:
-        turn, done = self.turn, self.done
-        for what in kinds_that_expire(self.context, turn.expiries):
-            plan = partial(due_expiry, self.context, what, self.progress, turn.policy)
-            due = within(self.plan_seconds, plan, turn.table)
-            turn.charge(due.versions)
-            upkeep, committed = due.run(self.engine, self.progress)
-            done.upkeep, done.expired_by = done.upkeep + upkeep, done.expired_by + committed
-
-    def clean(self) -> None:
-        self.turn.charge(SEARCHED_VERSIONS)
-        self.done.upkeep += remove_old_orphans(self.context, self.engine, self.progress)
-        self.done.has_cleaned = True
-
-
-def _ready_plan(turn: Turn, context: TableContext, plan_seconds: float) -> CompactionPlan | None:
-    """The plan of the turn, if it is still current."""
-    if turn.plan is None or context.mode.bucket_mode.postpones:
-        return None
-    if turn.turn_bytes is None and not turn.is_shared:
-        return turn.plan
-    # the plan is older: other tables had their turns first, or another service this one, before its lease was free
-    return turn.plan if within(plan_seconds, context.snapshots.latest_id, turn.table) == turn.snapshot_id else None
-
-
-def left_of(decisions: Iterable[Decision]) -> Left:
-    """The buckets whose compaction is left to later turns or runs."""
-    left = [decision for decision in decisions if isinstance(decision, SkippedBucket) and decision.is_left]
-    return Left(len(left), sum(bucket.size for bucket in left))

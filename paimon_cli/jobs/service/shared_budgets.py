@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.jobs.service.budget import Budget
-from paimon_cli.jobs.service.service_turn import Turn, WantedMerge
+from paimon_cli.jobs.service.service_turn import Turn
+from paimon_cli.jobs.service.wanted_merges import WantedMerge
 from paimon_cli.maintain.policy import PolicyKey, TablePolicy
 from paimon_cli.options.option_text import human_size
 from paimon_cli.requests.upkeep import Allowance

@@ -12,8 +12,9 @@ from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Progress
-from paimon_cli.jobs.service.service_turn import NOTHING_LEFT, Findings, Left
+from paimon_cli.jobs.service.service_turn import Findings
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
+from paimon_cli.jobs.service.wanted_merges import NOTHING_LEFT, Left
 
 
 class RoundState:
