@@ -226,15 +226,15 @@ SEPARATORS = [(", ", ": "), (",", ":")]
 @pytest.mark.parametrize("kind", ["-U", "+U"])
 @pytest.mark.parametrize("place", [0, 1])
 def test_whole_numbers_beside_fractions_keep_their_digits(separators: tuple[str, str], kind: str, place: int) -> None:
-    """In either image, in any column, and beside a table that comes first and has none."""
+    """In either image, in any column, and beside tables that come first and have none."""
     decoder = EventDecoder(EVENT_FORMATS["debezium"])
     plain = {"id": 1, "v": 1.5, "w": 0.5}
     long = {"id": 1, "v": 1.5, "w": 0.5} | {"vw"[place]: 9_007_199_254_740_993}
     images = (long, plain) if kind == "-U" else (plain, long)
     for event in (debezium("t", "u", plain, plain), debezium("t", "u", *images)):
-        texts = [json.dumps({**event, "source": {**event["source"], "table": name}}, separators=separators) for name in "st"]
+        texts = [json.dumps({**event, "source": {**event["source"], "table": name}}, separators=separators) for name in "rst"]
         if event["before"] != event["after"]:
-            texts[0] = json.dumps(debezium("s", "u", plain, plain), separators=separators)
+            texts[:2] = [json.dumps(debezium(name, "u", plain, plain), separators=separators) for name in "rs"]
         *_, found = decoded("debezium", *texts, decoder=decoder).events
     (row,) = (row for found_kind, row in rows(found, needs_before=True) if found_kind == kind)
     assert str(row["vw"[place]]) == "9007199254740993"
