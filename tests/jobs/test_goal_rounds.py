@@ -14,7 +14,7 @@ from paimon_cli import Catalog, Table
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
-from paimon_cli.jobs.service import budget
+from paimon_cli.jobs.service import budget, turn_steps
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
 from paimon_cli.jobs.service.service_turn import Turn
 from paimon_cli.jobs.service.shared_budgets import SavedFor, share_out
