@@ -189,7 +189,7 @@ def test_by_column_and_record_by_record_are_the_same(rows: list[dict[str, Any]],
     if data.draw(st.booleans()):
         content[data.draw(st.integers(len(content) // 2, len(content) - 1))] = data.draw(st.integers(0, 255))
     columns = data.draw(st.permutations(list(types)))
-    found = []
+    found: list[Any] = []
     for lanes in (0, 10**9):
         with mock.patch.object(PIECES, "avro_lanes", lanes):
             try:
