@@ -14,7 +14,7 @@ from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher, step_of
 from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
-from paimon_cli.maintain.ledger import Ledger
+from paimon_cli.maintain.ledger import Ledger, LedgerRound
 from paimon_cli.maintain.spending import Spending
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -113,7 +113,12 @@ def test_what_a_round_may_spend_shrinks_as_its_tables_are_done(tmp_path: Path, m
     watcher.round_spends(1, clock.now_millis(), [Grant(f"shop.t{number}", 100_000, 4000.0) for number in range(100)])
     assert sum(size for _, size in another.taken(True)) == 10_000_000
     goes_on = Ledger.goes_on
-    monkeypatch.setattr(Ledger, "goes_on", lambda ledger, begun: (writes.append(1), goes_on(ledger, begun)))
+
+    def counted(ledger: Ledger, begun: LedgerRound) -> None:
+        writes.append(1)
+        goes_on(ledger, begun)
+
+    monkeypatch.setattr(Ledger, "goes_on", counted)
     for number in range(99):
         clock.sleep(1)
         done = TableRound(f"shop.t{number}", "compacted", CompactSummary(bytes_read=700, seconds=0.5), upkeep_bytes=300)
