@@ -53,8 +53,9 @@ from paimon_cli.datatypes.internal_values import (
 )
 from paimon_cli.datatypes.value_texts import calendar_texts, escaped, float_texts, hex_texts, quoted, replaced
 from paimon_cli.datatypes.variant_building import variant_of
-from paimon_cli.datatypes.variant_text import variant_texts, variant_value
-from paimon_cli.options.option_text import json_text, shortened
+from paimon_cli.datatypes.variant_columns import holds_variants
+from paimon_cli.datatypes.variant_text import variant_text, variant_texts, variant_value
+from paimon_cli.options.option_text import json_text, shortened, without_controls
 
 
 def canonical_json(value: Any, t: DataType) -> Any:
@@ -216,14 +217,36 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
     found = calendar_texts(array, t)
     if found is not None:
         return found
+    if isinstance(t, NestedType) and holds_variants(t):
+        texts = (None if value is None else _nested_text(value, t) for value in values_from_arrow(array, t))
+        return pa.array(texts, pa.string())
     values = (canonical_json(value, t) for value in values_from_arrow(array, t))
     return pa.array([value if value is None or isinstance(value, str) else compact_json(value) for value in values], pa.string())
+
+
+def _nested_text(value: Any, t: DataType) -> str:
+    """Canonical JSON of a value with VARIANTs in it, whose numbers keep digits that Python's floats have not."""
+    if value is None:
+        return "null"
+    if isinstance(t, VariantType):
+        return variant_text(value)
+    if isinstance(t, ArrayType):
+        return f"[{','.join(_nested_text(item, t.element) for item in value)}]"
+    if isinstance(t, (MapType, MultisetType)):
+        entries = sorted((_nested_text(key, t.key), _nested_text(item, t.value)) for key, item in value)
+        return f"[{','.join(f'[{key},{item}]' for key, item in entries)}]"
+    if isinstance(t, RowType):
+        fields = zip(t.fields, value, strict=True)
+        return f"{{{','.join(f'{compact_json(field.name)}:{_nested_text(item, field.type)}' for field, item in fields)}}}"
+    return compact_json(canonical_json(value, t))
 
 
 def json_texts(array: pa.Array, t: DataType) -> tuple[pa.Array, bool]:
     """Each value as JSON text, and whether every value still has to be enclosed in quotes. There are no nulls in the result."""
     if isinstance(t, VariantType):
         return variant_texts(array).fill_null("null"), False
+    if isinstance(t, NestedType) and holds_variants(t):
+        return pa.array([without_controls(_nested_text(value, t)) for value in values_from_arrow(array, t)], pa.string()), False
     if isinstance(t, (NestedType, TimeType)):
         values = (canonical_json(value, t) for value in values_from_arrow(array, t))
         return pa.array([json_text(value, separators=(",", ":")) for value in values], pa.string()), False

@@ -30,7 +30,12 @@ def check_variants(column: pa.StructArray) -> None:
         variant_texts(column)
 
 
-def variant_value(value: tuple[bytes, bytes]) -> Any:
-    """The JSON of one VARIANT, given as its value and metadata. Raises what `variant_texts` does."""
+def variant_text(value: tuple[bytes, bytes]) -> str:
+    """One VARIANT as JSON text, given as its value and metadata. Raises what `variant_texts` does."""
     column = pa.StructArray.from_arrays([pa.array([part], pa.binary()) for part in value], names=["value", "metadata"])
-    return json.loads(variant_texts(column)[0].as_py())
+    return str(variant_texts(column)[0].as_py())
+
+
+def variant_value(value: tuple[bytes, bytes]) -> Any:
+    """The JSON of one VARIANT; fractions are floats."""
+    return json.loads(variant_text(value))

@@ -9,6 +9,7 @@ import pytest
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
 from paimon_cli.maintain.policy import Policy, PolicyKey
+from paimon_cli.maintain.read_rates import ReadCounts
 
 GOAL = "tables: {shop.orders: {goal: %s}}"
 
@@ -45,6 +46,6 @@ def test_counts_of_reads_are_read_again_after_some_rounds(tmp_path: Path, monkey
     while policies.reads(place) is first:
         policies.renew()
         rounds += 1
-        monkeypatch.setattr("paimon_cli.catalog.warehouse_policy.PolicyFile.reads", lambda file: object())
+        monkeypatch.setattr("paimon_cli.catalog.warehouse_policy.PolicyFile.reads", lambda file: ReadCounts())
         assert rounds <= COUNTS_EVERY
     assert rounds == COUNTS_EVERY

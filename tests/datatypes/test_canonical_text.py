@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.canonical_form import canonical_json, canonical_rows, canonical_texts, compact_json, json_texts
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.datatypes.value_texts import escaped
+from paimon_cli.datatypes.variant_building import variant_of
 from paimon_cli.options.option_text import json_text
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
@@ -131,3 +132,20 @@ def test_every_character_is_escaped_as_in_json(before: str) -> None:
     """Each alone, so that it is not found for the sake of another; also behind what is looked at first."""
     for code in [*range(0x3000), 0x1F600]:
         assert escaped(pa.array([before, chr(code)]))[1].as_py() == json_text(chr(code))[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("ARRAY<VARIANT>", lambda v: [v, None], "[D,null]"),
+        ("ROW<x VARIANT, y INT>", lambda v: {"x": v, "y": 1}, '{"x":D,"y":1}'),
+        ("MAP<STRING, VARIANT>", lambda v: [("b", v), ("a", v)], '[["a",D],["b",D]]'),
+    ],
+)
+def test_a_variant_within_another_type_keeps_its_digits(kind: str, value: Any, text: str) -> None:
+    digits = "87061691966356355709.35794221546"
+    stored, metadata = variant_of(Decimal(digits))
+    t = parse_sql_type(kind)
+    array = pa.array([value({"value": stored, "metadata": metadata}), None], arrow_type(t))
+    assert json_texts(array, t)[0].to_pylist() == [text.replace("D", digits), "null"]
+    assert canonical_texts(array, t).to_pylist() == [text.replace("D", digits), None]

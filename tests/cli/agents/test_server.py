@@ -90,7 +90,7 @@ def test_a_signal_ends_it_at_once(tmp_path: Path, number: int, code: int) -> Non
         assert process.stdout is not None and process.stdout.readline()
         process.send_signal(number)
         try:
-            assert process.wait(20) == code
+            assert process.wait(60) == code
         finally:
             process.kill()
 
