@@ -65,12 +65,11 @@ def _column(data: np.ndarray, found: Mapping[str, np.ndarray], name: str, target
     begins, ends = found[f"{name}.{BEGIN}"], found[f"{name}.{END}"]
     absent = begins == NULL_NUMBER
     starts, lengths = np.where(absent, 0, begins), np.where(absent, 0, ends - begins)
-    mask = pa.array(absent) if absent.any() else None
     if pa.types.is_decimal128(target):
         return _decimals(data, starts, lengths, absent, target)
     values = ByteSlices(data, starts, lengths).binary(starts, lengths)
     values = values if target == pa.binary() else values.cast(target)
-    return values if mask is None else pa.Array.from_buffers(target, total, [_validity(absent), *values.buffers()[1:]])
+    return pa.Array.from_buffers(target, total, [_validity(absent), *values.buffers()[1:]]) if absent.any() else values
 
 
 def _validity(absent: np.ndarray) -> pa.Buffer:
@@ -95,7 +94,8 @@ def _decimals(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, absent:
         raise NotColumnar
     words = np.ndarray((len(data) - _WORD + 1,), ">i8", data, strides=(1,))[starts].astype(np.int64)
     unscaled = np.where(absent, 0, words >> (8 * (_WORD - sizes)))
-    if len(unscaled) and int(np.abs(unscaled).max()) >= 10**target.precision:
+    limit = 10**target.precision
+    if len(unscaled) and not -limit < int(unscaled.min()) <= int(unscaled.max()) < limit:
         raise NotColumnar
     halves = np.stack([unscaled, unscaled >> 63], axis=1)
     return pa.Array.from_buffers(target, len(starts), [_validity(absent), pa.py_buffer(halves)])

@@ -17,12 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_cli.bucket import avro_rows
+from paimon_cli.bucket.avro_decoding import decoded_blocks
 from paimon_cli.bucket.avro_rows import AvroRows, avro_batches
 from paimon_cli.bucket.decoding import DECODE_ERRORS
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.avro_columns import NotColumnar
 from paimon_cli.metadata.avro_reader import data_blocks, record_count
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
@@ -206,3 +208,17 @@ def test_files_of_many_blocks_are_decoded_by_column(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(avro_rows, "decoded_records", None)
     (batch,) = read(source, schema, ["s", "n"])
     assert batch["n"].to_pylist() == list(range(200))
+
+
+def test_a_decimal_of_too_many_digits_is_never_decoded() -> None:
+    """Not even the least number of 64 bits, whose absolute value is negative."""
+    record = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "m", "type": {"type": "bytes", "logicalType": "decimal", "precision": 18}}],
+    }
+    least = bytes([16]) + (2**63).to_bytes(8, "big")
+    with pytest.raises(NotColumnar):
+        decoded_blocks(record, [(1, least)] * 6, {"m": pa.decimal128(18, 0)})
+    (found,) = decoded_blocks(record, [(1, bytes([2, 0xFF]))] * 6, {"m": pa.decimal128(18, 0)})
+    assert found.to_pylist() == [Decimal(-1)] * 6
