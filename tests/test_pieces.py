@@ -237,7 +237,7 @@ CUTS_NOTHING = {
         "lsm/compaction_simulation": "commit_interval commits row_bytes rows",
         "inspect/findings/compaction_rules": "MIN_COMMITS",
         "api/ledger": "MOST_REPLAYED",
-        "jobs/trigger_replays": "MOST_REPLAYS",
+        "jobs/trigger_replays": "MOST_REPLAYS MOST_FILES",
         "inspect/against_triggers": "MOST_SNAPSHOTS",
         "jobs/service/upkeep": "VERSION_BYTES",
         "lsm/rent_or_buy": "bytes_per_merge most_runs",

@@ -30,6 +30,8 @@ from paimon_cli.storage.threads import in_parallel
 
 MOST_REPLAYS = 100
 """The tables that are replayed in an hour. In a warehouse of many tables, the others wait, and reads decide meanwhile."""
+MOST_FILES = 2000
+"""The files of the replayed buckets, together. Each commit looks at all of them again, so with more it would take minutes."""
 ASKED_EVERY_MILLIS = 300_000
 """How often a table is asked whether it has enough new commits, which takes requests."""
 NOT_REPLAYED = ReplayedCosts(0.0, 0.0)
@@ -115,7 +117,7 @@ def _wait(found: TriggerReplay) -> int:
 
 def _replayed_table(context: TableContext, rate: Callable[[bytes], float], charge: float) -> ReplayedTable[RunModel] | None:
     """The last commits of the table, and its runs before; of many buckets those into which most was written. None if they are
-    too few.
+    too few, or the files too many.
     """
     ids = context.snapshots.ids()[-2 * MOST_COMMITS - 1 :]
     if len(ids) <= LEAST_COMMITS:
@@ -132,6 +134,8 @@ def _replayed_table(context: TableContext, rate: Callable[[bytes], float], charg
         for each in commits
     ]
     states = bucket_files(context, snapshots[writes[0] - 1])
+    if sum(len(state.files) for bucket_id, state in states.items() if bucket_id in kept) > MOST_FILES:
+        return None
     begin: dict[Hashable, list[SimulatedRun[RunModel]]] = {
         bucket_id: _runs(context, state.files) for bucket_id, state in states.items() if bucket_id in kept
     }

@@ -22,8 +22,8 @@ class Spending:
     _read: dict[str, tuple[FileStatus, tuple[LedgerRound, ...]]] = field(default_factory=dict)
 
     def rounds(self) -> list[LedgerRound]:
-        """Those that ended within the last day, and those that began in it and have not ended: they count with what they took
-        and were still granted.
+        """Those that ended within the last day, and those that have not ended, but said within it what they may spend: they count
+        with what they took and were still granted.
 
         Raises `PaimonError` if the ledger cannot be listed; objects that cannot be read are left out.
         """
@@ -64,7 +64,7 @@ class Spending:
         """Whether an object may hold a round that counts: one takes a day at most."""
         if file.kind == LedgerKind.DAY:
             return file.millis > since - 2 * DAY_MILLIS
-        return file.service != self.service and file.millis > (since if file.kind == LedgerKind.BEGUN else since - DAY_MILLIS)
+        return file.service != self.service and file.millis > since - DAY_MILLIS
 
 
 def _end(done: LedgerRound) -> float:

@@ -199,11 +199,16 @@ def test_a_service_saves_for_what_fits_later_and_passes_what_never_fits() -> Non
     clock = HandClock(NOW)
     budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
     budget.settle(budget.reserve(700), 700)
-    turns = [turn("huge", (0.0, 1001)), turn("next", (0.0, 100), (0.0, 301)), turn("last", (0.0, 5))]
+    turns = [turn("huge", (0.0, 1001)), turn("next", (0.0, 100), (0.0, 250)), turn("last", (0.0, 5))]
     assert share_out(turns, budget, is_by_goal=False) is None
     assert [each.granted for each in turns] == [0, 100, 0], "less urgent ones wait, or the one that is saved for never fits"
     assert "saved for next" in turns[2].budget_says and "were left when it asked" in turns[1].budget_says
     assert "--budget 1001b/day" in turns[0].beyond_budget and not turns[1].beyond_budget
+    budget.settle(turns[1].granted, 0)
+    for each in turns:
+        each.top_up()
+    assert [each.granted for each in turns] == [0, 100, 0], "the ledger does not say that this round may take it"
+    assert budget.has(300), "it is there for the next round"
     timed = Budget.of(Allowance(millis=60_000, is_daily=True), clock)
     needed = 2 * int(timed.most_bytes)
     (late,) = turns = [turn("huge", (0.0, needed))]

@@ -143,6 +143,15 @@ def test_only_the_busiest_buckets_of_many_are_replayed(tmp_path: Path, monkeypat
     assert all(len(commit.flushed) == 1 for commit in found.commits)
 
 
+def test_buckets_of_too_many_files_are_not_replayed(long: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(long, [{"id": 1, "n": 1}])
+    monkeypatch.setattr(trigger_replays, "MOST_FILES", 1)
+    assert trigger_replays._replayed_table(long, lambda partition: 60.0, 1.0) is not None
+    monkeypatch.setattr(trigger_replays, "MOST_FILES", 0)
+    found = replayed(TriggerReplays(HandClock()), long)
+    assert found is not None and found.commits == 0 and not found.follows_triggers
+
+
 def test_a_budget_that_is_short_leaves_the_decision_to_reads() -> None:
     served = ServedTable("t", lambda: pytest.fail("not opened"))
     request, replays = CompactRequest("minor", merges=GoalMerges(EAGER)), TriggerReplays(HandClock(10**13))

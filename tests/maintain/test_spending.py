@@ -41,6 +41,14 @@ def test_a_round_that_has_not_ended_counts_with_its_grant_and_an_own_one_not(led
     assert Spending(ledger, OWN).taken(True) == [(NOW - HOUR + 500, 1)]
 
 
+def test_a_round_that_lasts_for_more_than_a_day_counts_as_of_what_it_said_last(ledger: Ledger) -> None:
+    begun = done(1, NOW - DAY_MILLIS - HOUR, 0)
+    ledger.begin(begun)
+    ledger.goes_on(replace(begun, seconds=24 * 3600))
+    ledger.begin(done(2, NOW - DAY_MILLIS - HOUR, 0))
+    assert Spending(ledger, OWN).taken(True) == [(NOW - HOUR, 1)]
+
+
 def test_all_steps_of_the_tables_in_question_count_with_their_upkeep(ledger: Ledger) -> None:
     steps = tuple(
         LedgerStep(table, "compacted", bytes_read=size, upkeep_bytes=upkeep, seconds=seconds)

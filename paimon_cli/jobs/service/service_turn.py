@@ -62,8 +62,8 @@ class Turn:
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
     `is_shared`: other services may have had the table since it was planned.
     `wanted`: by each compaction, split and merge of buckets, the most urgent first; `largest`: where the largest one is;
-    `unpaid`: those for which the budget may suffice once other turns give something back. `is_by_goal`: whether a goal gave the
-    scores.
+    `unpaid`: those for which the budget of a run may suffice once other turns give something back. `is_by_goal`: whether a goal
+    gave the scores.
     `findings`: None if the table was not examined. `lag`: of the newest commit of `ingest`; None if none was seen.
     `problem`: why it cannot be compacted, if there is more to do than that.
     """

@@ -184,7 +184,8 @@ def share_out(turns: Sequence[Turn], budget: Budget, saving: SavedFor | None = N
 
 def _share_by_need(turns: Sequence[Turn], budget: Budget) -> None:
     """Reserve the budget for whole compactions, in the order of the turns. A single run does not come again, so that it takes
-    what fits. A service saves for the first one that does not fit yet.
+    what fits, now or when others have given something back. A service saves for the first one that does not fit yet, and leaves
+    it to a later round: the ledger has to say what a round may take, before it takes any of it.
     """
     whole, saved = budget.whole_bytes, ""
     for turn in turns:
@@ -195,6 +196,6 @@ def _share_by_need(turns: Sequence[Turn], budget: Budget) -> None:
             elif whole is None or wanted.size <= whole:
                 size, left = human_size(wanted.size), f"{budget.left_text or 'nothing'} of the budget"
                 turn.budget_says = turn.budget_says or saved or f"it reads {size}, and {left} were left when it asked"
-                unpaid += [] if saved else [wanted]
+                unpaid += [wanted] if budget.daily is None else []
                 saved = saved if budget.daily is None else saved or f"the budget is saved for {turn.table}, which reads {size}"
         turn.unpaid = tuple(unpaid)
