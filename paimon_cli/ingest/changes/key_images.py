@@ -98,8 +98,8 @@ class KeyImages:
 def lacking_columns(events: TableEvents, old: Mapping[str, pa.Array], new: Mapping[str, pa.Array], updates: Flags) -> Flags:
     """Which updates have an image before that does not name a column of which the image after has a value.
 
-    `old`, `new`: the columns of both images that must be whole. Arrow reads a missing column as null: it is one where the text has
-    the name in both images, which shows by counting it, unless a value of the row has keys of its own.
+    `old`, `new`: the columns of both images that must be whole. Arrow reads a missing column as null: it is one where the text
+    has the name in both images, which shows by counting it, unless a value of the row has keys of its own.
     """
     lacking = np.zeros(len(updates), bool)
     if events.format.images.is_partial:  # completed from the image after
