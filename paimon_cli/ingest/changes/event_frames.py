@@ -138,15 +138,28 @@ class FrameReader:
             table = self._parsed(frames)
             if table is not None:
                 columns = {name: one_array(table[name]) for name in table.column_names}
+                if not all(_has_text(columns, path) for path in self.format.paths):
+                    return None
+                kept = np.flatnonzero(self._told(columns, len(cut.chosen)))
+                if len(kept) < len(cut.chosen):
+                    cut, codes = cut.take(kept), codes[kept]
+                    columns = {name: cells.take(pa.array(kept)) for name, cells in columns.items()}
                 at = np.full(len(events), -1)
                 at[cut.chosen] = np.arange(len(cut.chosen))
-                is_readable = all(_has_text(columns, path) for path in self.format.paths)
-                return FramedEvents(cut, columns, at, repeated, codes) if is_readable else None
+                return FramedEvents(cut, columns, at, repeated, codes) if len(kept) else None
             strange, before = self._strange(frames), self.shape
             if not self._learn(frames[strange].as_py(), order) or self.shape == before:
                 kept = np.delete(np.arange(len(cut.chosen)), strange)
                 cut, codes = cut.take(kept), codes[kept]
         return None
+
+    def _told(self, columns: Mapping[str, pa.Array], count: int) -> Flags:
+        """Which frames say what the event does, and to which table. Others may say it beside the images, not read yet."""
+        told = np.ones(count, bool)
+        for paths in ((self.format.operation,), self.format.database, self.format.table):
+            texts = [text for path in paths if (text := text_at(columns, path)) is not None]
+            told &= pc.coalesce(*texts).is_valid().to_numpy(zero_copy_only=False) if texts else False
+        return told
 
     def _repeated(self, cut: CutEvents, order: EventOrder) -> tuple[CutEvents, tuple[Mapping[str, Any], ...], Indices]:
         """The events in which what repeats is as it should be, its distinct texts, parsed, and which one each event has."""

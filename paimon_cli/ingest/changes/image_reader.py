@@ -120,8 +120,7 @@ class ImageReader:
 
     def _by_arrow(self, lines: EventLines, numbers: Mapping[str, pa.DataType]) -> ReadEvents | None:
         if self._schema is None or self._schema[:2] != (numbers, self.shape):
-            kind = arrow_of(self.shape, numbers)
-            self._schema = numbers, self.shape, None if kind is None else pa.schema(list(kind))
+            self._schema = numbers, self.shape, _schema_of_events(self.shape, self.keys, numbers)
         schema = self._schema[2]
         table = None if schema is None else lines.parsed(schema, "error")
         if table is None:
@@ -187,6 +186,13 @@ class ImageReader:
         return ReadEvents(
             lines.take(np.array(kept, np.int64)), np.array(event, np.int64), images[1], images[0], ReadParts(parts), keys
         )
+
+
+def _schema_of_events(shapes: Mapping[str, Shape], keys: ImageKeys, numbers: Mapping[str, pa.DataType]) -> pa.Schema | None:
+    """The schema of whole events. A key beside the images may have the name of a column, but not its type."""
+    outside = shapes.keys() - {keys.after, keys.before} if keys.after else frozenset[str]()
+    kinds = {key: arrow_of(one, {} if key in outside else numbers, key) for key, one in shapes.items()}
+    return None if None in kinds.values() else pa.schema(list(kinds.items()))
 
 
 def _schema_of_cut(

@@ -8,6 +8,7 @@ was: the amount of the deleted row would stay in it, without a word.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -97,22 +98,27 @@ class KeyImages:
 def lacking_columns(events: TableEvents, old: Mapping[str, pa.Array], new: Mapping[str, pa.Array], updates: Flags) -> Flags:
     """Which updates have an image before that does not name a column of which the image after has a value.
 
-    `old`, `new`: the columns of both images that must be whole. Arrow reads a missing column as null: where the text has the name
-    in both images, it is one.
+    `old`, `new`: the columns of both images that must be whole. Arrow reads a missing column as null: it is one where the text
+    has the name in both images, which shows by counting it, unless a value of the row has keys of its own.
     """
     lacking = np.zeros(len(updates), bool)
     if events.format.images.is_partial:  # completed from the image after
         return lacking
-    outside = set(events.read.parts)
-    for cells in events.read.parts.values():
-        outside |= {one.name for one in cells.type} if pa.types.is_struct(cells.type) else set()
+    parts = events.read.parts
+    inner = [cells for cells in parts.values() if pa.types.is_struct(cells.type)]
+    outside = Counter([*parts, *(one.name for cells in inner for one in cells.type)])
+    objects = np.full(len(events.read.lines), 3)  # the event, and both images
+    for cells in inner:
+        objects += cells.is_valid().to_numpy(zero_copy_only=False)
     for name, cells in old.items():
         doubtful = np.flatnonzero(
             updates & cells.is_null().to_numpy(zero_copy_only=False) & new[name].is_valid().to_numpy(zero_copy_only=False)
         )
-        texts = events.read.lines.texts.take(pa.array(events.read.event[doubtful]))
+        event = events.read.event[doubtful]
+        texts = events.read.lines.texts.take(pa.array(event))
+        is_deep = pc.count_substring(texts, b"{").to_numpy() > objects[event]
         met = pc.count_substring(texts, json.dumps(name, ensure_ascii=False).encode() + b":").to_numpy()
-        for row in doubtful[met < 2 + (name in outside)]:
+        for row in doubtful[is_deep | (met < 2 + outside[name])]:
             lacking[row] |= name not in events.read.names_before(int(row))
     return lacking
 

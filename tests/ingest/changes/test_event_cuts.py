@@ -236,6 +236,24 @@ def test_a_column_may_have_the_name_of_a_key() -> None:
     assert cut_of("debezium", f"{source}\n") == [True]
 
 
+BESIDE = [(*one, key) for one in CUT for key in (("op",) if one[0] == "debezium" else ("type", "database", "table"))]
+
+
+@pytest.mark.parametrize("format, envelope, beside", BESIDE)
+def test_what_an_event_does_may_stand_beside_its_images(format: str, envelope: Any, beside: str) -> None:
+    """Then the text is cut, but not between the keys that its order has."""
+    usual = in_order(envelope("t", "c", None, {"id": 1}))
+    image = "after" if format == "debezium" else "data"
+    odd = dict[str, Any]()
+    for key, value in usual.items():
+        odd |= {} if key == beside else {key: value}
+        odd |= {beside: usual[beside]} if key == image else {}
+    blocks = [[odd], [usual, odd, usual]]
+    found = both(format, *("".join(f"{compact(event)}\n" for event in block) for block in blocks))
+    assert [[len(one[1]) for one in events] for events, _, _ in found] == [[1], [3]]
+    assert not any(bad for _, bad, _ in found)
+
+
 KEYS = ("data", "old", "database", "mysqlType", "sqlType", "pkNames", "table", "before", "after", "source", "op", "id", "n")
 ODD = ("x", "],", '"', "{")
 _NAMED = [f'{comma}"{key}":' for key in KEYS for comma in ("", ",")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from paimon_cli.datatypes.data_type import DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
+from paimon_cli.ingest.changes.derived_columns import event_millis
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
@@ -428,3 +430,14 @@ def test_a_type_that_only_later_events_declare_is_not_that_of_earlier_ones() -> 
     events[0]["mysqlType"], events[1]["mysqlType"] = {"id": "int"}, {"id": "int", "v": "json"}
     first, last = decoded("canal", *events).events
     assert ("v" in first.forms, "v" in last.forms) == (False, True)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_the_type_of_a_column_is_not_that_of_a_key_of_the_event(is_cut: bool) -> None:
+    event = debezium("t", "c", None, {"id": 1, "ts_ms": 12.5})
+    text = json.dumps(event, separators=(",", ":") if is_cut else (", ", ": "))
+    decoder = EventDecoder(EVENT_FORMATS["debezium"], wanted=lambda _: Wanted({"ts_ms": DecimalType(10, 2)}))
+    (found,) = decoded("debezium", text, decoder=decoder).events
+    assert found.read.after.columns["ts_ms"].to_pylist() == [Decimal("12.50")]
+    millis = event_millis(found)
+    assert millis is not None and millis.to_pylist() == [event["source"]["ts_ms"]]

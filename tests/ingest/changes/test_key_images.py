@@ -169,6 +169,24 @@ def test_what_a_table_refuses_is_a_bad_event(tmp_path: Path, engine: str) -> Non
     assert rows_of(tmp_path, "t") == {1: kept, 2: rows[2]}
 
 
+@pytest.mark.parametrize("name", ["n", "ts_ms"])
+def test_a_name_that_stands_elsewhere_is_no_column_of_the_row_before(tmp_path: Path, name: str) -> None:
+    """Keys of the event, and those within a value, may have the name of a column that the row before lacks."""
+    catalog = Catalog(str(tmp_path))
+    options = {"merge-engine": "aggregation", f"fields.{name}.aggregate-function": "sum"}
+    columns = ["id INT NOT NULL", f"{name} INT", "doc STRING"]
+    catalog.create_table("shop.t", columns=columns, primary_key="id", options=options, bucket=1)
+    row: Row = {"id": 1, name: 5, "doc": {"n": 1} if name == "n" else None}
+    lacking = {key: value for key, value in row.items() if key != name}
+    events = [debezium("t", "c", None, row), debezium("t", "u", lacking, {**row, name: 6})]
+    events.append(debezium("t", "u", {**row, name: None}, {**row, name: 8}))
+    letters = tmp_path / "letters.json"
+    [done] = catalog.ingest(written(tmp_path / "e.json", *events), format="debezium", into="shop", on_error=str(letters))
+    [found] = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert json.loads(found["event"]) == events[1] and "lacks a column" in found["dead_letter"]["reason"]
+    assert (done.updates, rows_of(tmp_path, "t")[1][name]) == (1, 13)
+
+
 def made(op: str, before: Row | None, after: Row | None) -> Row:
     return of_postgres(debezium("t", op, before, after))
 
