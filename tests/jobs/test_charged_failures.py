@@ -17,7 +17,7 @@ from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compact_summary import CompactionAccount
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.reclaim_job import Expired, Expiry
-from paimon_cli.jobs.service import budget, service_turn
+from paimon_cli.jobs.service import budget, turn_steps
 from paimon_cli.jobs.service.compaction_service import _noted
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.shared_budgets import share_out
@@ -128,7 +128,7 @@ def plan_slowly(*given: Any, **named: Any) -> DueExpiry:
 
 def test_a_budget_in_time_counts_upkeep_for_other_services_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, "few", 1)
-    monkeypatch.setattr(service_turn, "due_expiry", plan_slowly)
+    monkeypatch.setattr(turn_steps, "due_expiry", plan_slowly)
     watch(tmp_path, 1, goal="cost", budget="1h/day")
     (row,) = Catalog(str(tmp_path / "wh")).ledger.ls()
     assert row.bytes_read == 0 and row.upkeep_seconds >= 0.3, "all of the turn was upkeep"
@@ -137,7 +137,7 @@ def test_a_budget_in_time_counts_upkeep_for_other_services_too(tmp_path: Path, m
 
 def test_a_budget_in_bytes_does_not_note_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, "few", 1)
-    monkeypatch.setattr(service_turn, "due_expiry", plan_slowly)
+    monkeypatch.setattr(turn_steps, "due_expiry", plan_slowly)
     watch(tmp_path, 1, goal="cost", budget="1gb/day")
     assert [row.upkeep_seconds for row in Catalog(str(tmp_path / "wh")).ledger.ls()] in ([], [0.0])
 

@@ -13,7 +13,7 @@ from paimon_cli.errors import Conflict, DamagedFile, NotSupported, PaimonError, 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.service import service_turn
+from paimon_cli.jobs.service import service_turn, turn_steps
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, maintain, plan_maintenance
@@ -189,7 +189,7 @@ def test_what_is_given_back_goes_to_the_next_most_urgent_as_a_whole(shop: Shop, 
             raise NotSupported("this table cannot be compacted")
         return run_compact(context, *given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(service_turn, "run_compact", fail_first)
+    monkeypatch.setattr(turn_steps, "run_compact", fail_first)
     monkeypatch.setattr("paimon_cli.jobs.service.compaction_service.SMALL_BYTES", -1)
     done = shop.run(shop.budget(size=size_of(failing) + size_of(other) // 2))
     assert (done["other"].buckets, done["other"].left_buckets) == (1, 0)
@@ -233,7 +233,7 @@ def test_nothing_begins_once_the_time_has_passed(shop: Shop, monkeypatch: pytest
         shop.clock.sleep(100)
         return run_compact(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(service_turn, "run_compact", slow)
+    monkeypatch.setattr(turn_steps, "run_compact", slow)
     monkeypatch.setattr("paimon_cli.jobs.service.compaction_service.SMALL_BYTES", -1)
     done = shop.run(shop.budget(millis=60_000))
     assert done["a"].state == "compacted" and done["a"].left == ("expiry", "orphans", "check")
@@ -281,7 +281,7 @@ def test_what_was_done_before_an_error_is_told(shop: Shop, monkeypatch: pytest.M
     def fail(*given: object) -> object:
         raise StorageUnavailable("the store does not answer")
 
-    monkeypatch.setattr(service_turn, "remove_old_orphans", fail)
+    monkeypatch.setattr(turn_steps, "remove_old_orphans", fail)
     done = shop.run()["a"]
     assert (done.state, done.error_code) == ("try again", "PC-UNAVAILABLE")
     assert (done.buckets, done.snapshots_expired, done.orphans) == (1, 5, 0)
