@@ -89,9 +89,9 @@ class EventDecoder:
         read = {} if framed is None else self._tables.read_cut(parts, lines, framed)
         for index, part in enumerate(parts):
             if index in read:
-                found.events += self._tables.of_one_type(read[index])
+                found.events += self._tables.cut_by_types(read[index])
             elif (whole := self._whole(part, lines, framed, found)) is not None:
-                found.events += self._tables.of_one_type(self._tables.read(whole, lines.take(whole.places)))
+                found.events += self._tables.cut_by_types(self._tables.read(whole, lines.take(whole.places)))
         return found
 
     def _asked(self, table: SourceTable, lines: EventLines, places: Indices) -> Indices:

@@ -135,7 +135,7 @@ class TableReader:
         forms, keys = self._forms(read, part.schema), self._keys(read)
         return TableEvents(part.table, self.format, read, of_rows, forms, keys, tuple(bad), truncates)
 
-    def of_one_type(self, events: TableEvents) -> list[TableEvents]:
+    def cut_by_types(self, events: TableEvents) -> list[TableEvents]:
         """The events, cut where the types differ that they declare for columns beside their images, as Canal's do."""
         key, lines = self.format.types, events.read.lines
         cuts = np.flatnonzero(events.read.parts.changes(key)) + 1 if key and not events.truncates else ()
