@@ -20,7 +20,8 @@ from inspect import Parameter, Signature, isfunction, signature
 from numbers import Integral, Number, Real
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from paimon_cli.errors import UsageError, in_python, of_system
+from paimon_cli.command_texts import in_python
+from paimon_cli.errors import UsageError, of_system
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.requests.fields import declared
 from paimon_cli.requests.hints import hints_of, is_other

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from paimon_cli.api.arguments import checks_arguments
-from paimon_cli.errors import UsageError, in_python
+from paimon_cli.command_texts import in_python
+from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import printable
 from paimon_cli.storage.injected import Clock, NoTrace, SystemClock, Trace
 

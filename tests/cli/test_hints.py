@@ -19,7 +19,7 @@ from paimon_cli import Catalog, Table
 from paimon_cli.api.definition import Alter
 from paimon_cli.api.versions import Branches, Consumers, Tags
 from paimon_cli.cli.app import app
-from paimon_cli.errors import CALLS, METHODS, METHODS_OF_CATALOG, in_python
+from paimon_cli.command_texts import CALLS, METHODS, METHODS_OF_CATALOG, in_python
 from tests.cli.test_documented_commands import COMMANDS
 
 SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))

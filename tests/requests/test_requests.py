@@ -22,7 +22,8 @@ from paimon_cli.api.definition import Alter
 from paimon_cli.api.staging import Stage
 from paimon_cli.api.versions import Branches, Consumers, Tags
 from paimon_cli.cli.app import app
-from paimon_cli.errors import UsageError, in_python
+from paimon_cli.command_texts import in_python
+from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.verify_job import VerifyRequest
 from paimon_cli.requests.backup import BackupOptions

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from paimon_cli.errors import COMMAND, PaimonError, in_python
+from paimon_cli.command_texts import COMMAND, in_python
+from paimon_cli.errors import PaimonError
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.redaction import MASK, hide_secrets, redacted
 

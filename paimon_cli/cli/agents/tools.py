@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from paimon_cli.cli.agents.answers import MAX_ROWS, Answer
 from paimon_cli.cli.agents.desk import Desk
-from paimon_cli.errors import UsageError, in_python
+from paimon_cli.command_texts import in_python
+from paimon_cli.errors import UsageError
 from paimon_cli.requests.fields import declared
 
 MAX_SQL = 20_000
