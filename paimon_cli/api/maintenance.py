@@ -199,6 +199,11 @@ class Maintenance(OpenedTable):
 
         context = self._with_storage_clock(is_required=options.deletes)
         progress = self.runtime.new_progress()
+        if context.external_places is not None and not options.external_paths:
+            self.runtime.warn(
+                f"new data files of {context.address} go to data-file.external-paths, where orphans were not looked for: "
+                "--external-paths does, if no other table keeps files there"
+            )
         found = search_orphans(
             context, past_millis(context, str(options.older_than)), options.force, progress, options.external_paths
         )

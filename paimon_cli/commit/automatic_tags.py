@@ -7,10 +7,11 @@ since the newest such tag. So a tag that could not be created is created after a
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 from paimon_cli.errors import NotFound, PaimonError, UsageError
@@ -27,6 +28,8 @@ _HOUR_MILLIS = 3_600_000
 _PERIODS = {TagPeriod.DAILY: 24 * _HOUR_MILLIS, TagPeriod.HOURLY: _HOUR_MILLIS, TagPeriod.TWO_HOURS: 2 * _HOUR_MILLIS}
 _DAY_FORMATS = {TagPeriodFormat.WITH_DASHES: "%Y-%m-%d"}
 _HOUR_FORMATS = {TagPeriodFormat.WITH_DASHES: "%Y-%m-%d %H", TagPeriodFormat.WITHOUT_DASHES: "%Y%m%d %H"}
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?", re.ASCII)
+_LARGEST_OFFSET_SECONDS = 18 * 3600
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_MILLIS = 253_402_300_800_000
 """The end of the year 9999: later times have no name."""
@@ -77,11 +80,13 @@ class AutomaticTags:
         if zone is None:
             return local_wall_clock(millis)
         try:
-            offset = (_EPOCH + timedelta(milliseconds=millis)).astimezone(ZoneInfo(zone)).utcoffset()
+            offset = (_EPOCH + timedelta(milliseconds=millis)).astimezone(_java_zone(zone)).utcoffset()
         except (KeyError, ValueError, OSError) as error:
             key = "sink.watermark-time-zone" if by_watermark else "sink.process-time-zone"
             raise UsageError(
-                f"{key} of {self.context.address} is no time zone", f"'{zone}' is unknown here", "such as UTC"
+                f"{key} of {self.context.address} is no time zone",
+                f"'{zone}' is unknown here",
+                "such as Europe/Berlin or +05:30",
             ) from error
         return millis + round((offset or timedelta()).total_seconds() * 1000)
 
@@ -182,6 +187,19 @@ class AutomaticTags:
         if outcome is PutOutcome.CREATED and not context.storage.exists(holder):
             context.storage.delete(path)
             raise NotFound(f"snapshot {snapshot.id} was deleted before it was tagged", "another job expired it")
+
+
+def _java_zone(name: str) -> tzinfo:
+    """A zone as Java's `ZoneId.of` takes it: a name such as Asia/Kolkata, or an offset such as +05:30, UTC+8 or Z. Raises as
+    `ZoneInfo`, and `ValueError` for an offset of more than 18 hours.
+    """
+    offset = _OFFSET.fullmatch(name)
+    if offset is None:
+        return ZoneInfo("UTC" if name == "Z" else name)
+    minutes = int(offset["hours"]) * 60 + int(offset["minutes"] or 0)
+    if minutes * 60 > _LARGEST_OFFSET_SECONDS or int(offset["minutes"] or 0) >= _HOUR_MILLIS // 60_000:
+        raise ValueError(name)
+    return timezone(timedelta(minutes=-minutes if offset["sign"] == "-" else minutes))
 
 
 def tag_content(context: TableContext, text: bytes, retained_millis: int | None = None) -> bytes:

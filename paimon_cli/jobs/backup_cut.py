@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import NotSupported, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.retention import BACKUP_CONSUMER, write_consumer
 
@@ -25,6 +25,7 @@ class HeldCut:
 
     identity: str
     _held: dict[str, tuple[TableContext, int]] = field(default_factory=dict)
+    _new: list[TableContext] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -32,6 +33,8 @@ class HeldCut:
 
     def hold(self, history: TableContext, number: int) -> None:
         """Keep this snapshot of a branch and all later ones. An expiry that was planned before may still remove some."""
+        if history.branch not in self._held and not history.storage.exists(history.layout.consumer(self.name)):
+            self._new.append(history)
         self._held[history.branch] = history, number
         write_consumer(history, self.name, number)
 
@@ -41,9 +44,16 @@ class HeldCut:
             if history.storage.exists(history.layout.consumer(self.name)):
                 write_consumer(history, self.name, number)
 
+    def release(self) -> None:
+        """Hold no more what this run was the first to hold: no later run could copy it."""
+        for history in self._new:
+            history.storage.delete(history.layout.consumer(self.name))
+
     @contextmanager
     def renewed(self) -> Iterator[None]:
-        """While entered, renew the consumers in a background thread. One that fails is tried again later."""
+        """While entered, renew the consumers in a background thread. One that fails is tried again later. `NotSupported` releases
+        what this run was the first to hold.
+        """
         ended = threading.Event()
 
         def run() -> None:
@@ -55,6 +65,10 @@ class HeldCut:
         thread.start()
         try:
             yield
+        except NotSupported:
+            self._held.clear()
+            self.release()
+            raise
         finally:
             ended.set()
             thread.join()

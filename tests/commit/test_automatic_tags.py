@@ -58,6 +58,8 @@ def test_the_first_commit_behind_the_end_of_a_day_is_tagged(tmp_path: Path) -> N
         ({"tag__creation_period": "two-hours"}, "2026-11-28 06", "2026-11-28 08"),
         ({"tag__creation_period_duration": "15 min"}, "202611280915", "202611281045"),
         ({"tag__creation_period": "hourly", "sink__process_time_zone": "Asia/Tokyo"}, "2026-11-28 17", "2026-11-28 19"),
+        ({"tag__creation_period": "hourly", "sink__process_time_zone": "+09:00"}, "2026-11-28 17", "2026-11-28 19"),
+        ({"tag__creation_period": "hourly", "sink__process_time_zone": "GMT+9"}, "2026-11-28 17", "2026-11-28 19"),
         ({"tag__creation_period": "hourly", "tag__automatic_completion": "true"}, "2026-11-28 08", "2026-11-28 09"),
     ],
 )
