@@ -17,6 +17,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_scenarios import run_model, runs_as_flushed
 from paimon_cli.lsm.compaction_simulation import RunModel, SimulatedCommit, merged_run
+from paimon_cli.lsm.rent_or_buy import patience_of
 from paimon_cli.lsm.replayed_merges import LEAST_COMMITS, MOST_COMMITS, ReplayedTable
 from paimon_cli.lsm.simulated_bucket import Rolling, SimulatedRun
 from paimon_cli.lsm.sorted_runs import highest_level, sorted_runs
@@ -34,11 +35,14 @@ MOST_ENTRIES = 100_000
 """The entries of the manifests that a replay reads, of the commits, and of the state before them: some 50 MB."""
 
 
-def replayed_table(context: TableContext, rate: Callable[[bytes], float], charge: float) -> ReplayedTable[RunModel] | None:
+def replayed_table(
+    context: TableContext, name: str, rate: Callable[[bytes], float], charge: float
+) -> ReplayedTable[RunModel] | None:
     """The last commits of the table, and its runs before; of many buckets those into which most was written. None if they are
     too few, or the files or entries too many.
 
-    `rate`: reads an hour of a bucket of a partition. `charge`: what rewriting a byte costs, in bytes.
+    `name`: of the table, from which the patience of its buckets follows. `rate`: reads an hour of a bucket of a partition.
+    `charge`: what rewriting a byte costs, in bytes.
     """
     ids = context.snapshots.ids()[-2 * MOST_COMMITS - 1 :]
     if len(ids) <= LEAST_COMMITS:
@@ -62,6 +66,7 @@ def replayed_table(context: TableContext, rate: Callable[[bytes], float], charge
     rewrite_all = options.force_rewrite_all_files or options.record_level_expire_time is not None
     begin: Mapping[Hashable, list[SimulatedRun[RunModel]]] = {key: _runs(context, state.files) for key, state in states.items()}
     rates: dict[Hashable, float] = {key: rate(key.partition) for key in kept}
+    patience: dict[Hashable, float] = {key: patience_of(name, *key) for key in kept}
     totals = max((state.total_buckets for state in states.values()), default=1)
     return ReplayedTable(
         begin,
@@ -71,6 +76,7 @@ def replayed_table(context: TableContext, rate: Callable[[bytes], float], charge
         max(options.num_levels - 1, *(highest_level(state.files) for state in states.values()), 0),
         Rolling(target, int(target * options.small_file_ratio), rewrite_all),
         charge,
+        patience.__getitem__,
     )
 
 

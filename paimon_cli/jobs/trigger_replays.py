@@ -76,7 +76,7 @@ class TriggerReplays:
         nothing = TriggerReplay(latest, now)
         self._of[table] = nothing if found is None else replace(found, snapshot_id=latest, asked_millis=now)
         try:
-            replayed = replayed_table(context, rate, charge)
+            replayed = replayed_table(context, table, rate, charge)
         except PaimonError:  # what is wrong with the history is no matter of a plan, and snapshots may expire meanwhile
             replayed = None
         if replayed is None:

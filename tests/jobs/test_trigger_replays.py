@@ -18,9 +18,9 @@ from paimon_cli.jobs.goal_merges import GoalMerges
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.trigger_replays import ASKED_EVERY_MILLIS, TriggerReplay, TriggerReplays
-from paimon_cli.lsm.rent_or_buy import Goal
+from paimon_cli.lsm.rent_or_buy import Goal, patience_of
 from paimon_cli.lsm.replayed_merges import LEAST_COMMITS, ReplayedCosts
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, ManifestEntry
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.upkeep import Allowance
 from tests.jobs.test_goal_merges import EAGER, LAZY, decide, later, table
@@ -141,15 +141,17 @@ def test_only_the_busiest_buckets_of_many_are_replayed(tmp_path: Path, monkeypat
         asked.add(partition)
         return 1.0
 
-    found = replayed_history.replayed_table(context, rate, 1.0)
+    found = replayed_history.replayed_table(context, "t", rate, 1.0)
     assert found is not None and len(found.begin) == 1 and len(asked) == 1
+    (kept,) = found.begin
+    assert isinstance(kept, BucketId) and found.patience(kept) == patience_of("t", *kept), "the one of its merges"
     assert all(len(commit.flushed) == 1 for commit in found.commits)
 
 
 def test_buckets_of_too_many_files_are_not_replayed(long: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
     write(long, [{"id": 1, "n": 1}])
     monkeypatch.setattr(replayed_history, "MOST_FILES", 1)
-    assert replayed_history.replayed_table(long, lambda partition: 60.0, 1.0) is not None
+    assert replayed_history.replayed_table(long, "t", lambda partition: 60.0, 1.0) is not None
     monkeypatch.setattr(replayed_history, "MOST_FILES", 0)
     found = replayed(TriggerReplays(HandClock()), long)
     assert found is not None and found.commits == 0 and not found.follows_triggers
@@ -169,13 +171,13 @@ def test_entries_are_counted_before_they_are_read_and_only_those_of_replayed_buc
         return entry(self, row)
 
     monkeypatch.setattr(FileTable, "entry", noted)
-    assert replayed_history.replayed_table(TableContext.open(context.url), lambda partition: 1.0, 1.0) is not None
+    assert replayed_history.replayed_table(TableContext.open(context.url), "t", lambda partition: 1.0, 1.0) is not None
     assert len(decoded) <= LEAST_COMMITS + 2, "one of four buckets in each commit, and in the state before"
     monkeypatch.setattr(replayed_history, "MOST_ENTRIES", 4 * LEAST_COMMITS - 1)
     manifests = list[object]()
     monkeypatch.setattr(ManifestReader, "tables", lambda self, *given: manifests.append(given))
     monkeypatch.setattr(ManifestReader, "entries", lambda self, *given: manifests.append(given))
-    assert replayed_history.replayed_table(TableContext.open(context.url), lambda partition: 1.0, 1.0) is None
+    assert replayed_history.replayed_table(TableContext.open(context.url), "t", lambda partition: 1.0, 1.0) is None
     assert not manifests
 
 
