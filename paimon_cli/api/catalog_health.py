@@ -139,7 +139,7 @@ class Examination(OpenedCatalog):
         """The tables with their health, most urgent first."""
         from paimon_cli.inspect.findings.policy_findings import refused_settings, shorter_retention, unreadable_policy
         from paimon_cli.inspect.health_report import damaged_entry, of_policy, unreadable, with_findings
-        from paimon_cli.maintain.policy_effect import judged_settings
+        from paimon_cli.maintain.policy_effect import judged_for
 
         argument = call.argument or self._pasted
 
@@ -152,7 +152,7 @@ class Examination(OpenedCatalog):
             except PaimonError as error:
                 unread.setdefault(error.message, error)
                 return _Examined(row, word, table)
-            judged = judged_settings(policy, table.context.options) if policy.met else []
+            judged = judged_for(policy, table.context) if policy.met else []
             return _Examined(with_findings(row, shorter_retention(judged, f"paimon-cli policy show {word}")), word, table)
 
         damaged, looks = self._looked_at(call, argument, look)

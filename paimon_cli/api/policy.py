@@ -67,7 +67,7 @@ class PolicyBook:
         """The lines that are about a table or a database, or all lines, in the order in which they count."""
         from paimon_cli.catalog.warehouse_policy import name_of_place, own_rules, policy_of_place, policy_of_warehouse
         from paimon_cli.maintain.policy import LEVEL_NOUNS, Policy, Setting, TablePolicy
-        from paimon_cli.maintain.policy_effect import Effect, JudgedSetting, judged_settings
+        from paimon_cli.maintain.policy_effect import Effect, JudgedSetting, judged_for
 
         def rows(judged: list[JudgedSetting], refused: list[Setting]) -> list[PolicyRow]:
             why = "only the user's own configuration may set it"
@@ -90,7 +90,7 @@ class PolicyBook:
         policies = [Policy() if file is None else file.policy(), own]
         of_warehouse, of_user = (policy.about(*name_of_place(location)) for policy in policies)
         met = TablePolicy((*of_warehouse.settings, *of_user.settings))
-        return rows(judged_settings(met, catalog._open(location).context.options), of_warehouse.refused)
+        return rows(judged_for(met, catalog._open(location).context), of_warehouse.refused)
 
     def version(self) -> str:
         """The version of the policy in the warehouse, for `set`: the beginning of its SHA-256, or `none`."""

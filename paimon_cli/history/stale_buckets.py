@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EntryKind, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -46,6 +49,13 @@ def mixed_partitions(counts: Mapping[bytes, Collection[int]]) -> dict[bytes, tup
     """The partitions with files of several bucket counts, and these counts, ascending. `counts`: of `FileTable.bucket_counts`."""
     fixed = {partition: tuple(sorted(count for count in found if count > 0)) for partition, found in counts.items()}
     return {partition: found for partition, found in fixed.items() if len(found) > 1}
+
+
+def size_to_move(table: FileTable, partitions: Collection[bytes], buckets: int) -> int:
+    """The bytes of the files of some partitions that have another count than `buckets`, without those that wait for a bucket."""
+    chosen = np.array([partition in partitions for partition in table.partitions], bool)[table.codes]
+    counts = table.numbers("total_buckets")
+    return int(table.numbers("sizes")[chosen & (counts != buckets) & (counts > 0)].sum())
 
 
 def stale_partitions(context: TableContext, snapshot: Snapshot) -> list[StalePartition]:

@@ -159,23 +159,27 @@ class _Compaction:
     def mend_counts(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Move the rows of files that writers of other engines committed with an older bucket count, and finish a rescale."""
         plan = self.ready if only is None and self.ready is not None else self._plan(self.request, "", only)
+        if not self.request.pays_for_counts(plan):
+            return plan, Outcome()
         outcome = move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
         if plan.unfinished is not None and not (outcome.conflicts or outcome.failures):
-            self._finish_rescale(plan.unfinished, outcome)
+            self._finish_rescale(plan.unfinished, plan.size_to_move, outcome)
+        self.request = self.request.after_reading(outcome.moved_read + outcome.lost_read)
         return plan, outcome
 
-    def _finish_rescale(self, left: UnfinishedRescale, outcome: Outcome) -> None:
-        """Finish a rescale that was interrupted. If that fails, the table is compacted all the same."""
+    def _finish_rescale(self, left: UnfinishedRescale, size: int, outcome: Outcome) -> None:
+        """Finish a rescale that was interrupted, which reads `size` bytes. If that fails, the table is compacted all the same."""
         place = BucketId(min(left.partitions, default=EMPTY_ROW), 0)
         try:
             with self.shield():
-                outcome.snapshots += finish_rescale(self.context, left, self.engine, self.progress).snapshots
+                done = finish_rescale(self.context, left, self.engine, self.progress)
         except Conflict as conflict:
-            outcome.conflicts[place] = conflict
+            outcome.conflicts[place], outcome.lost_read = conflict, outcome.lost_read + size
         except (NotSupported, Refused, UsageError) as refusal:
             outcome.failures[place] = refusal
         else:
             outcome.rescaled_to = left.buckets
+            outcome.note_moved(self.context, done.snapshots)
             self.context, self.ready = self.context.reopened(), None
 
     def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:

@@ -20,7 +20,15 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.bucket_task import FailedBucket
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.table_change import NewFiles
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
+from paimon_cli.metadata.data_file import (
+    BucketId,
+    CommitMessage,
+    DataFileMeta,
+    EntryKind,
+    FileFilter,
+    upper_file_names,
+    vector_file_names,
+)
 from paimon_cli.metadata.snapshot import Snapshot
 
 
@@ -30,7 +38,8 @@ class Outcome:
 
     `regrouped`: the messages that split or merged buckets, which are not among those of compactions. `stale_files`: how many
     files with another bucket count than their partition were moved. `rescaled_to`: the bucket count of a rescale that had been
-    interrupted, and was finished. `lost_read`, `lost_written`: bytes that came to nothing, after a failure or a conflict.
+    interrupted, and was finished; `moved_read`, `moved_written`: the bytes of both. `lost_read`, `lost_written`: bytes that came
+    to nothing, after a failure or a conflict.
     """
 
     committed: list[CommitMessage] = field(default_factory=list)
@@ -40,6 +49,8 @@ class Outcome:
     regrouped: list[CommitMessage] = field(default_factory=list)
     stale_files: int = 0
     rescaled_to: int | None = None
+    moved_read: int = 0
+    moved_written: int = 0
     lost_read: int = 0
     lost_written: int = 0
 
@@ -54,6 +65,8 @@ class Outcome:
         self.regrouped += later.regrouped
         self.stale_files += later.stale_files
         self.rescaled_to = later.rescaled_to or self.rescaled_to
+        self.moved_read += later.moved_read
+        self.moved_written += later.moved_written
         self.snapshots += later.snapshots
         self.failures.update(later.failures)
         self.conflicts.update(later.conflicts)
@@ -72,6 +85,15 @@ class Outcome:
             is_done = bucket_id in read and bucket_id not in self.conflicts and bucket_id not in self.failures
             if not is_done and bucket_id.partition not in regrouped:
                 self.lost_read += max(0, size - read[bucket_id])
+
+    def note_moved(self, context: TableContext, snapshots: Sequence[Snapshot]) -> None:
+        """Count what commits that gave files another bucket count have read and written: what they replaced, and added."""
+        self.snapshots += snapshots
+        for snapshot in snapshots:
+            table = context.manifests.delta_table(snapshot)
+            sizes, is_new = table.numbers("sizes"), table.numbers("kinds") == EntryKind.ADD
+            self.moved_read += int(sizes[~is_new].sum())
+            self.moved_written += int(sizes[is_new].sum())
 
     def note_unwritten(self, messages: Iterable[CommitMessage]) -> None:
         """Count new files that are deleted again."""

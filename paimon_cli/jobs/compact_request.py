@@ -18,9 +18,10 @@ from paimon_cli.compact.compaction_task import (
 from paimon_cli.compact.key_ranges import KeyRanges, key_ranges, why_whole
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
-from paimon_cli.history.stale_buckets import mixed_partitions
+from paimon_cli.history.stale_buckets import mixed_partitions, size_to_move
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import UnfinishedRescale, unfinished_rescale
 from paimon_cli.history.waiting_records import waiting_rows
@@ -56,8 +57,8 @@ class CompactRequest(CompactOptions):
     left of the budget of a run, which never holds more than `budget_whole`; `budget_says`: why it is not more, if that is known
     better. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables.
     `forces_level_0`: as for `plan_bucket`. `regroups`: partitions with postponed buckets may get another bucket count, unless
-    partitions or buckets are chosen; `regrouped_bytes`: what this round has read for that, towards its limits. `merges`: how a
-    goal chooses them, where it may.
+    partitions or buckets are chosen. `bytes_before`: what this round has read to change or mend bucket counts, towards its
+    limits. `merges`: how a goal chooses them, where it may.
     """
 
     _: KW_ONLY
@@ -69,7 +70,7 @@ class CompactRequest(CompactOptions):
     unknown_buckets_allowed: bool = False
     forces_level_0: bool = True
     regroups: bool = False
-    regrouped_bytes: int = 0
+    bytes_before: int = 0
     merges: GoalMerges | None = None
 
     @property
@@ -125,7 +126,15 @@ class CompactRequest(CompactOptions):
     def after_regrouping(self, messages: Sequence[CommitMessage]) -> CompactRequest:
         """The request for the rest of a round in which buckets were split or merged."""
         read = sum(file.file_size for message in messages for file in message.compact.removed)
-        return replace(self, regroups=False, regrouped_bytes=read)
+        return replace(self.after_reading(read), regroups=False)
+
+    def after_reading(self, size: int) -> CompactRequest:
+        """The request for the rest of a round that has read so many bytes."""
+        return replace(self, bytes_before=self.bytes_before + size)
+
+    def pays_for_counts(self, plan: CompactionPlan) -> bool:
+        """Whether the budget suffices to mend the bucket counts of the plan."""
+        return self.budget_bytes is None or plan.size_to_move <= self.budget_bytes
 
 
 @dataclass(frozen=True)
@@ -186,7 +195,7 @@ class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
     `mixed`: partitions with files of several bucket counts, which a service mends before it compacts the table; `unfinished`: a
-    rescale that was interrupted, which it finishes.
+    rescale that was interrupted, which it finishes; `size_to_move`: the bytes that both read.
     `idle_at`: when the next partition will have been idle for `idle_time`, or the next merge will be worth it by the goal (epoch
     millis); None if none is waiting.
     """
@@ -197,6 +206,7 @@ class CompactionPlan(ShownAsTable):
     idle_at: int | None = None
     mixed: tuple[bytes, ...] = ()
     unfinished: UnfinishedRescale | None = None
+    size_to_move: int = 0
 
     def prepared(self, file_stamp: str, limits: CompactRequest) -> CompactionPlan:
         """This plan with a file stamp for its tasks, and within the limits of the request."""
@@ -290,9 +300,17 @@ def plan_compaction(
     plan = CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
     if not request.mends_counts(context):
         return plan
-    counts = buckets.table.bucket_counts()
-    mixed = tuple(mixed_partitions(counts)) if context.options.bucket > 0 else ()
-    return replace(plan, mixed=mixed, unfinished=unfinished_rescale(context, counts))
+    return _with_counts(context, plan, buckets.table)
+
+
+def _with_counts(context: TableContext, plan: CompactionPlan, table: FileTable) -> CompactionPlan:
+    """The plan with what is to be mended of the bucket counts of the live files."""
+    counts, buckets = table.bucket_counts(), context.options.bucket
+    mixed = tuple(mixed_partitions(counts)) if buckets > 0 else ()
+    unfinished, to_move = unfinished_rescale(context, counts), {*mixed}
+    if unfinished is not None:
+        buckets, to_move = unfinished.buckets, to_move | unfinished.partitions
+    return replace(plan, mixed=mixed, unfinished=unfinished, size_to_move=size_to_move(table, to_move, buckets))
 
 
 def _chosen_buckets(context: TableContext, request: CompactRequest, snapshot: Snapshot) -> LazyBuckets:
@@ -353,7 +371,7 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
     """Turn the tasks that exceed the limits of a request into skipped buckets; the most urgent ones come first."""
     works = by_urgency(decisions)
     later: dict[BucketId, Decision] = {}
-    size = limits.regrouped_bytes
+    size = limits.bytes_before
     size += sum(file.file_size for message in limits.distributed for file in message.compact.removed)
     count, turn = len(limits.distributed), 0
     owed = sum(_level_0_size(task) for task in works)

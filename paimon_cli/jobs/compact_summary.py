@@ -18,7 +18,7 @@ from paimon_cli.metadata.table_mode import TableMode
 class CompactSummary(Summary):
     """The result: buckets compacted, files and bytes before and after; `conflicts`: buckets that other jobs changed meanwhile.
 
-    `bytes_read`, `bytes_written`: without files that were only moved to a higher level.
+    `bytes_read`, `bytes_written`: without files that were only moved to a higher level, with those whose bucket count changed.
 
     `stale_files`: files with an older bucket count than their partition, from writers of other engines, whose rows were moved.
     `rescaled_to`: the bucket count of a rescale that had been interrupted, and was finished; None if there was none.
@@ -67,8 +67,8 @@ class CompactSummary(Summary):
             files_after=len(after),
             bytes_before=sum(file.file_size for file in before),
             bytes_after=sum(file.file_size for file in after),
-            bytes_read=sum(file.file_size for file in read),
-            bytes_written=sum(file.file_size for file in written),
+            bytes_read=sum(file.file_size for file in read) + outcome.moved_read,
+            bytes_written=sum(file.file_size for file in written) + outcome.moved_written,
             snapshots=tuple(outcome.snapshots),
             conflicts=conflicts,
             regrouped=len({message.partition for message in outcome.regrouped}),

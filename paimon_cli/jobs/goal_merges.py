@@ -24,6 +24,7 @@ from paimon_cli.lsm.rent_or_buy import (
     MergeOption,
     best_merges,
     merge_options,
+    patience_of,
 )
 from paimon_cli.lsm.sorted_runs import highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import CompactionPick, run_sizes
@@ -132,7 +133,7 @@ class GoalMerges:
         )
         rate = self._rate(context, bucket.partition)
         left = math.inf if bucket.partition not in ends else (ends[bucket.partition] - now) / HOUR_MILLIS
-        return BucketMerges(options, len(runs), rate, left)
+        return BucketMerges(options, len(runs), rate, left, patience_of(self.table, *bucket.bucket_id))
 
     def _replayed(self, context: TableContext, charge: _Charge) -> TriggerReplay | None:
         """What a replay has found of the table; None if there was none."""
@@ -169,7 +170,7 @@ class GoalMerges:
         elif not score and math.isfinite(merges.hours_left):
             why = f"its partition expires in {merges.hours_left:.1f} h, before a merge would pay"
         else:
-            why = f"score {score:.2f} < 1: {best.arithmetic(merges.rate, now, goal)}"
+            why = f"score {score:.2f} < 1: {best.arithmetic(merges, now, goal)}"
         return MergeChoice(None, score, why=why)
 
 
@@ -179,7 +180,7 @@ def merges_of(goal: GoalName | None) -> GoalMerges | None:
 
 
 def _picked(option: MergeOption, merges: BucketMerges, score: float, is_forced: bool, now: int, goal: Goal) -> MergeChoice:
-    said = f"score {score:.2f}: {option.arithmetic(merges.rate, now, goal)}"
+    said = f"score {score:.2f}: {option.arithmetic(merges, now, goal)}"
     if is_forced:
         said = f"{merges.runs} runs > {goal.most_runs}; {said}"
     pick = CompactionPick(option.output_level, option.run_count, TOO_MANY_RUNS if is_forced else READS_PAY, said)

@@ -82,15 +82,16 @@ def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
     for found in [] if snapshot is None else stale_partitions(context, snapshot):
         if snapshot is None or not found.can_be_mended:
             continue
-        place = found.stale[0].entry.bucket_id
+        place, size = found.stale[0].entry.bucket_id, sum(stale.entry.file.file_size for stale in found.stale)
         try:
             with shield():
-                outcome.snapshots += move_stale_files(context, snapshot, found).snapshots
+                moved = move_stale_files(context, snapshot, found)
         except Conflict as conflict:
-            outcome.conflicts[place] = conflict
+            outcome.conflicts[place], outcome.lost_read = conflict, outcome.lost_read + size
         except NotSupported as refusal:
-            outcome.failures[place] = refusal
+            outcome.failures[place], outcome.lost_read = refusal, outcome.lost_read + size
         else:
+            outcome.note_moved(context, moved.snapshots)
             outcome.stale_files += len(found.stale)
     return outcome
 

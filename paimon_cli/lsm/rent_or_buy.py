@@ -9,6 +9,7 @@ columns. Every engine can go on from each of these merges: they take all of leve
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ HOUR_MILLIS = 3_600_000
 _LEAST_PART = 1e-9
 _SMALL_PART = 0.75
 """How large a run may be, beside what is merged already, so that it goes with a merge for the number of runs."""
+_MOST_PATIENCE = 1.26
+"""How much more than its price reads pay for a merge in the most patient bucket; in the least, as much less."""
 UNKNOWN_READS = 60.0
 """Reads of a bucket in an hour, where nothing is known about them."""
 
@@ -82,11 +85,11 @@ class MergeOption:
     gain: float
     since: float
 
-    def arithmetic(self, rate: float, now: int, goal: Goal) -> str:
-        """What speaks for the merge now and against it, as text. `rate`: reads an hour."""
-        hours = max(0.0, now - self.since) / HOUR_MILLIS
+    def arithmetic(self, bucket: BucketMerges, now: int, goal: Goal) -> str:
+        """What speaks for the merge in its bucket now, and against it, as text."""
+        hours, rate = max(0.0, now - self.since) / HOUR_MILLIS, bucket.rate
         opened = self.gain * rate * hours
-        price = human_size(int(self.charged) + goal.bytes_per_merge)
+        price = f"{human_size(int(self.charged) + goal.bytes_per_merge)} x {bucket.patience:.2f}"
         worth, each = human_size(int(opened * goal.bytes_per_run)), human_size(int(goal.bytes_per_run))
         age = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
         return (
@@ -115,12 +118,24 @@ class BucketMerges:
     """The merges of one bucket, shortest first, and what else decides about it.
 
     `rate`: reads an hour. `runs`: sorted runs now. `hours_left`: until the partition expires; infinite if it does not.
+    `patience`: by what the prices of its merges are multiplied (`patience_of`).
     """
 
     options: tuple[MergeOption, ...]
     runs: int
     rate: float = UNKNOWN_READS
     hours_left: float = float("inf")
+    patience: float = 1.0
+
+
+def patience_of(name: str, partition: bytes, bucket: int) -> float:
+    """By what the prices of all merges of a bucket are multiplied: a number around 1 that never changes. `name`: of the table.
+
+    Buckets that are written and read alike would otherwise all be merged in one round. And the least change of a rate would
+    change all of them, so that no rate would have what lies between: fewer bytes for merges in some buckets, and more in others.
+    """
+    digest = hashlib.blake2b(b"%s %d %s" % (name.encode(), bucket, partition), digest_size=4).digest()
+    return float(_MOST_PATIENCE ** (2 * int.from_bytes(digest, "big") / (1 << 32) - 1))
 
 
 def merge_options(
@@ -219,8 +234,8 @@ def runs_of_a_read(ranges: Iterable[KeyRange]) -> float:
 class MergeCandidates:
     """The merges of many buckets as columns, by bucket and the shortest first.
 
-    `bucket`: the number of the bucket. `runs`: its sorted runs now. `rate`, `hours_left`: of the bucket. The others are those of
-    `MergeOption`.
+    `bucket`: the number of the bucket. `runs`: its sorted runs now. `rate`, `hours_left`, `patience`: of the bucket. The others
+    are those of `MergeOption`.
     """
 
     bucket: np.ndarray
@@ -232,6 +247,7 @@ class MergeCandidates:
     runs: np.ndarray
     rate: np.ndarray
     hours_left: np.ndarray
+    patience: np.ndarray
 
     @classmethod
     def of(cls, buckets: Sequence[BucketMerges]) -> MergeCandidates:
@@ -250,6 +266,7 @@ class MergeCandidates:
             column((bucket.runs for _, bucket, _ in rows), np.int64),
             column((bucket.rate for _, bucket, _ in rows), np.float64),
             column((bucket.hours_left for _, bucket, _ in rows), np.float64),
+            column((bucket.patience for _, bucket, _ in rows), np.float64),
         )
 
     def score(self, now: int, goal: Goal) -> np.ndarray:
@@ -269,8 +286,8 @@ class MergeCandidates:
         return self.gain * self.rate * goal.bytes_per_run
 
     def price(self, goal: Goal) -> np.ndarray:
-        """What each merge costs, in bytes."""
-        return np.maximum(self.charged + goal.bytes_per_merge, 1.0)
+        """What each merge costs, in bytes, as its bucket takes it."""
+        return np.maximum(self.charged + goal.bytes_per_merge, 1.0) * self.patience
 
     def _hours_to_pay(self, goal: Goal) -> np.ndarray:
         """How long reads take to pay for each merge; infinite where they never do."""

@@ -46,7 +46,8 @@ class ReplayedCosts(NamedTuple):
 class ReplayedTable(Generic[FiguresT]):
     """What is replayed: the sorted runs of each bucket at the beginning, newest first, and the commits that follow.
 
-    `rates`: reads an hour of each bucket. `charge`: what rewriting a byte costs, in bytes.
+    `rates`: reads an hour of each bucket. `patience`: of each bucket, see `BucketMerges`. `charge`: what rewriting a byte costs,
+    in bytes.
     """
 
     begin: Mapping[Hashable, Sequence[SimulatedRun[FiguresT]]]
@@ -56,6 +57,7 @@ class ReplayedTable(Generic[FiguresT]):
     max_level: int
     rolling: Rolling
     charge: float = 1.0
+    patience: Callable[[Hashable], float] = lambda key: 1.0
 
 
 @dataclass
@@ -102,8 +104,8 @@ class ReplayedBucket(Generic[FiguresT]):
             return None
         return self.compact(pick.run_count, pick.output_level, now)
 
-    def merges(self, rate: float) -> BucketMerges:
-        """The merges among which a goal chooses. `rate`: reads an hour."""
+    def merges(self, rate: float, patience: float = 1.0) -> BucketMerges:
+        """The merges among which a goal chooses. `rate`: reads an hour; `patience`: see `BucketMerges`."""
         if self._merges is None:
             files = SimulatedFiles.of(self.runs, self.max_level)
             found = merge_options(
@@ -116,7 +118,7 @@ class ReplayedBucket(Generic[FiguresT]):
                 charge=lambda meta: self.charge,
             )
             self._merges = BucketMerges(found, len(self.runs))
-        return replace(self._merges, rate=rate)
+        return replace(self._merges, rate=rate, patience=patience)
 
     def _changed(self) -> None:
         self._opened = self._merges = None
@@ -141,7 +143,7 @@ def cost_by_reads(table: ReplayedTable[FiguresT], goal: Goal, picker_at: Callabl
 
     def round_of(buckets: Mapping[Hashable, ReplayedBucket[FiguresT]], changed: frozenset[Hashable], now: int) -> float:
         several = [(key, bucket) for key, bucket in buckets.items() if len(bucket.runs) > 1]
-        merges = [bucket.merges(table.rates(key)) for key, bucket in several]
+        merges = [bucket.merges(table.rates(key), table.patience(key)) for key, bucket in several]
         found = MergeCandidates.of(merges)
         flat, cost, done = [option for of_bucket in merges for option in of_bucket.options], 0.0, set[Hashable]()
         for index in best_merges(found, now, goal).index.tolist():

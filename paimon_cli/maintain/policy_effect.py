@@ -109,12 +109,23 @@ def tag_retention(policy: TablePolicy, of_tag: int) -> int:
     return policy.kept(PolicyKey.TAGS, of_tag)[0]
 
 
-def judged_settings(policy: TablePolicy, options: TableOptions | None) -> list[JudgedSetting]:
-    """Each line that meets the table, and what became of it. `options`: of the table; None for no table in particular."""
-    return [_judged(policy, setting, options) for setting in policy.met]
+def judged_for(policy: TablePolicy, context: TableContext) -> list[JudgedSetting]:
+    """The same as `judged_settings` for a table with its tags, which are read only if a line is about them. Damaged ones have
+    no limit here.
+    """
+    tags = context.tags.all(lambda error: None) if any(each.key == PolicyKey.TAGS for each in policy.met) else {}
+    limits = [tag.retained_millis for tag in tags.values() if tag.retained_millis is not None]
+    return judged_settings(policy, context.options, max(limits, default=None))
 
 
-def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None) -> JudgedSetting:
+def judged_settings(policy: TablePolicy, options: TableOptions | None, longest_tag: int | None = None) -> list[JudgedSetting]:
+    """Each line that meets the table, and what became of it. `options`: of the table; None for no table in particular.
+    `longest_tag`: the longest time limit of its tags (millis).
+    """
+    return [_judged(policy, setting, options, longest_tag) for setting in policy.met]
+
+
+def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None, longest_tag: int | None) -> JudgedSetting:
     key, of_table = setting.key, None if options is None else _of_table(setting.key, options)
     own, other = policy.last_of(key, None if key == PolicyKey.RUNS else of_table)
     counts = own if own is not None else other
@@ -127,6 +138,9 @@ def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None)
             is_number = key in (PolicyKey.SNAPSHOTS_MIN, PolicyKey.SNAPSHOTS_MAX)
             shown = of_table if is_number else duration_text(of_table)
             return JudgedSetting(setting, Effect.WITHOUT, f"{option} of the table is {shown}, and {lengthens}")
+        if key == PolicyKey.TAGS and longest_tag is not None and setting.value < longest_tag:
+            why = f"a tag of the table has a limit of {duration_text(longest_tag)}, and {lengthens}"
+            return JudgedSetting(setting, Effect.WITHOUT, why)
     if counts is not None and setting is not counts:
         return JudgedSetting(setting, Effect.OVERRIDDEN, f"by {counts.place}")
     if key == PolicyKey.RUNS and not setting.is_own and of_table is not None and setting.value >= of_table:

@@ -46,11 +46,14 @@ class TimeWindow:
         return TimeWindow(days, begin, (end - begin) % _DAY_MINUTES or _DAY_MINUTES)
 
     def on(self, day: date, zone: tzinfo) -> tuple[int, int] | None:
-        """When it begins and ends, in epoch millis, if it begins on this day. Where clocks are changed, the wall clock counts."""
+        """When it begins and ends, in epoch millis, if it begins on this day. Where clocks are changed, the wall clock counts: a
+        window that lies in an hour that is left out does not open.
+        """
         if day.weekday() not in self.days:
             return None
         begin = datetime.combine(day, time()) + timedelta(minutes=self.begin)
-        return _millis(begin, zone), _millis(begin + timedelta(minutes=self.minutes), zone)
+        begins, ends = _millis(begin, zone), _millis(begin + timedelta(minutes=self.minutes), zone)
+        return (begins, ends) if begins < ends else None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class TimeWindows:
         return tuple(map(TimeWindow.parse, texts))
 
     def closes(self, now_millis: int) -> int | None:
-        """When the time that is open now ends, in epoch millis, at most a week from now; None if no window is open."""
+        """When the time that is open now ends, in epoch millis, at most two weeks from now; None if no window is open."""
         spans = self._spans(now_millis)
         end = now_millis
         while (later := max((closes for begins, closes in spans if begins <= end < closes), default=end)) > end:
@@ -84,8 +87,9 @@ class TimeWindows:
         return min(begins for begins, _ in self._spans(now_millis) if begins > now_millis)
 
     def _spans(self, now_millis: int) -> list[tuple[int, int]]:
+        # the only day of a week may be left out once, where clocks are changed
         today = datetime.fromtimestamp(now_millis / 1000, self.zone).date()
-        days = [today + timedelta(days=number) for number in range(-1, _WEEK + 1)]
+        days = [today + timedelta(days=number) for number in range(-1, 2 * _WEEK + 1)]
         return [span for window in self.windows for day in days if (span := window.on(day, self.zone)) is not None]
 
 

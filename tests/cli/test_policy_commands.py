@@ -189,6 +189,19 @@ def test_what_a_warehouse_may_not_ask_is_a_finding(warehouse: Path) -> None:
     assert "compacted" in run("maintain", "--all-tables", "--warehouse", warehouse, "--yes")[0]
 
 
+def test_a_tag_that_is_kept_longer_than_the_policy_says_is_a_finding(warehouse: Path) -> None:
+    policy(warehouse, "catalog:\n  retention: {tags: 1 d}\n")
+    orders = ("shop.orders", "--warehouse", warehouse)
+    run("tags", "create", "shop.orders", "brief", "--time-retained", "1h", "--warehouse", warehouse)
+    assert "in force" in run("policy", "show", *orders)[0]
+    run("tags", "create", "shop.orders", "long", "--time-retained", "30d", "--warehouse", warehouse)
+    assert "a tag of the table has a limit of 30 d" in run("policy", "show", *orders)[0]
+    (row,) = (row for row in items_of_health(warehouse) if row["table"] == "shop.orders")
+    messages = [finding["message"] for finding in row["findings"] if finding["code"] == "PD035"]  # type: ignore[attr-defined]
+    assert len(messages) == 1 and "retention.tags 1 d (policy.yaml:2): a tag of the table" in messages[0]
+    assert "retention.tags" not in run("policy", "explain", *orders)[0], "it is not in force"
+
+
 def test_all_mistakes_are_one_line_of_a_finding(warehouse: Path) -> None:
     policy(warehouse, "catalog:\n  gaol: cost\n  windows: nihgts\n")
     (row,) = [row for row in items_of_health(warehouse) if row["table"] == "policy.yaml"]

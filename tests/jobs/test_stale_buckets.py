@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,18 +28,26 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.invariants.repair_steps import RepairKind, RepairPlan
-from paimon_cli.jobs import write_job
+from paimon_cli.jobs import rescale_job, write_job
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_summary import CompactionAccount
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import apply_repair
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
-from paimon_cli.jobs.service.maintenance import REQUEST
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
+from paimon_cli.jobs.service.service_turn import BUCKET_COUNTS, Turn, look
+from paimon_cli.jobs.service.shared_budgets import share_out
+from paimon_cli.jobs.service.turn_steps import TurnDone, take
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.requests.compaction import Upkeep
 from paimon_cli.requests.maintenance import RescaleOptions
+from paimon_cli.requests.upkeep import Allowance
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
+from tests.jobs.test_leases import HandClock
 from tests.maintain.test_tags import KEEP_ONE
 from tests.tables import Row, compact, data_files, make_table, named_files, rows, write
 
@@ -293,6 +304,54 @@ def test_a_service_moves_what_came_late(buckets: int, tmp_path: Path) -> None:
     assert data_files(now) == named_files(now)
     assert run_compact(now, REQUEST, LocalEngine(), NoProgress()).stale_files == 0
     write(TableContext.open(context.url), [row(7, "after")])
+
+
+def test_what_is_moved_is_paid_from_the_budget_first_and_left_if_it_does_not_suffice(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    rescale(context)
+    late()
+    now = TableContext.open(context.url)
+    live = now.manifests.live_entries(now.snapshots.latest_to_plan() or pytest.fail("no snapshot"))
+    stale = sum(entry.file.file_size for entry in live if entry.total_buckets == 2)
+    (wanted,) = (turn := look("t", lambda: now, REQUEST, {}, AT_ONCE, False)).wanted
+    assert (wanted.size, wanted.must_be, turn.need.size) == (stale, True, stale)
+
+    def with_budget(size: int) -> tuple[TurnDone, Turn, Budget]:
+        budget = Budget.of(Allowance(size=size), HandClock())
+        turn = look("t", lambda: TableContext.open(context.url), REQUEST, {}, Upkeep(), False)
+        share_out([turn], budget, is_by_goal=False)
+        done = take(turn, REQUEST, LocalEngine(), NoProgress(), {}, contextlib.nullcontext, math.inf)
+        budget.settle(turn.granted, turn.used)
+        return done, turn, budget
+
+    done, turn, budget = with_budget(stale - 1)
+    assert done.left.steps == (BUCKET_COUNTS,) and not done.summary.stale_files and (turn.used, budget.left) == (0, stale - 1)
+    assert (
+        turn.beyond_budget
+        == f"1 bucket is larger than the whole budget; the mending of its bucket counts needs --budget {stale}b"
+    )
+    assert found(context) != expected(dict.fromkeys(range(10, 50), "late"))
+    done, turn, budget = with_budget(stale + 1)
+    assert done.summary.stale_files == 2 and done.summary.bytes_read == stale == turn.used and budget.left == 1
+    assert done.summary.bytes_written > 0 and not done.left.steps
+    assert found(context) == expected(dict.fromkeys(range(10, 50), "late"))
+
+
+def test_a_rescale_that_is_finished_is_paid_from_the_budget(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    with patch.object(rescale_job, "alter_table", lambda *_, **__: 1 / 0), pytest.raises(ZeroDivisionError):
+        rescale(context)
+    with patch.object(files_conflict, "check_bucket_counts", lambda *_: None):
+        write(TableContext.open(context.url), [row(1, "x", "c")])
+    now = TableContext.open(context.url)
+    plan = plan_compaction(now, REQUEST)
+    assert plan.unfinished is not None and plan.size_to_move > 0
+    account = CompactionAccount()
+    run_compact(now, replace(REQUEST, budget_bytes=plan.size_to_move - 1), LocalEngine(), NoProgress(), account=account)
+    assert account.bytes_read == 0 and account.summary.rescaled_to is None
+    run_compact(now, replace(REQUEST, budget_bytes=plan.size_to_move), LocalEngine(), NoProgress(), account=account)
+    assert account.bytes_read == plan.size_to_move and account.summary.rescaled_to == 4
 
 
 def test_a_service_leaves_what_it_cannot_order_and_says_why(tmp_path: Path) -> None:

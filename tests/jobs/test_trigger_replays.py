@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs import trigger_replays
+from paimon_cli.jobs import replayed_history, trigger_replays
 from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
 from paimon_cli.jobs.goal_merges import GoalMerges
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.trigger_replays import ASKED_EVERY_MILLIS, TriggerReplay, TriggerReplays
-from paimon_cli.lsm.rent_or_buy import Goal
+from paimon_cli.lsm.rent_or_buy import Goal, patience_of
 from paimon_cli.lsm.replayed_merges import LEAST_COMMITS, ReplayedCosts
+from paimon_cli.metadata.data_file import BucketId, ManifestEntry
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.upkeep import Allowance
 from tests.jobs.test_goal_merges import EAGER, LAZY, decide, later, table
@@ -138,18 +141,44 @@ def test_only_the_busiest_buckets_of_many_are_replayed(tmp_path: Path, monkeypat
         asked.add(partition)
         return 1.0
 
-    found = trigger_replays._replayed_table(context, rate, 1.0)
+    found = replayed_history.replayed_table(context, "t", rate, 1.0)
     assert found is not None and len(found.begin) == 1 and len(asked) == 1
+    (kept,) = found.begin
+    assert isinstance(kept, BucketId) and found.patience(kept) == patience_of("t", *kept), "the one of its merges"
     assert all(len(commit.flushed) == 1 for commit in found.commits)
 
 
 def test_buckets_of_too_many_files_are_not_replayed(long: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
     write(long, [{"id": 1, "n": 1}])
-    monkeypatch.setattr(trigger_replays, "MOST_FILES", 1)
-    assert trigger_replays._replayed_table(long, lambda partition: 60.0, 1.0) is not None
-    monkeypatch.setattr(trigger_replays, "MOST_FILES", 0)
+    monkeypatch.setattr(replayed_history, "MOST_FILES", 1)
+    assert replayed_history.replayed_table(long, "t", lambda partition: 60.0, 1.0) is not None
+    monkeypatch.setattr(replayed_history, "MOST_FILES", 0)
     found = replayed(TriggerReplays(HandClock()), long)
     assert found is not None and found.commits == 0 and not found.follows_triggers
+
+
+def test_entries_are_counted_before_they_are_read_and_only_those_of_replayed_buckets_become_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = table(tmp_path / "t", 0, {"bucket": "4"})
+    for number in range(LEAST_COMMITS + 1):
+        write(context, [{"id": key, "n": number} for key in range(8)])
+    monkeypatch.setattr(PIECES, "compared_rounds", LEAST_COMMITS)
+    decoded, entry = list[int](), FileTable.entry
+
+    def noted(self: FileTable, row: int) -> ManifestEntry:
+        decoded.append(row)
+        return entry(self, row)
+
+    monkeypatch.setattr(FileTable, "entry", noted)
+    assert replayed_history.replayed_table(TableContext.open(context.url), "t", lambda partition: 1.0, 1.0) is not None
+    assert len(decoded) <= LEAST_COMMITS + 2, "one of four buckets in each commit, and in the state before"
+    monkeypatch.setattr(replayed_history, "MOST_ENTRIES", 4 * LEAST_COMMITS - 1)
+    manifests = list[object]()
+    monkeypatch.setattr(ManifestReader, "tables", lambda self, *given: manifests.append(given))
+    monkeypatch.setattr(ManifestReader, "entries", lambda self, *given: manifests.append(given))
+    assert replayed_history.replayed_table(TableContext.open(context.url), "t", lambda partition: 1.0, 1.0) is None
+    assert not manifests
 
 
 def test_a_budget_that_is_short_leaves_the_decision_to_reads() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from paimon_cli.lsm.rent_or_buy import (
     MergeOption,
     best_merges,
     merge_options,
+    patience_of,
     runs_of_a_read,
 )
 from paimon_cli.lsm.sorted_runs import SortedRun
@@ -163,3 +165,20 @@ def test_a_bucket_above_the_cap_takes_the_cheapest_merge_that_helps() -> None:
 def test_goals_differ_only_in_the_rate() -> None:
     rates = [GOALS[name].bytes_per_run for name in ("cost", "balanced", "latency")]
     assert rates == sorted(rates) and len({GOALS[name].most_runs for name in GOALS}) == 1
+
+
+def test_buckets_that_are_alike_are_not_merged_all_at_once_and_each_has_always_the_same_patience() -> None:
+    alike = [BucketMerges((merge(100, 10.0),), 2, rate=10.0, patience=patience_of("t", b"", number)) for number in range(100)]
+    found = candidates(*alike)
+    numbers = [len(best_merges(found, NOW + round(hours * HOUR_MILLIS), FREE).index) for hours in (-2.1, -1, 0, 1, 2.7)]
+    assert numbers[0] == 0 and numbers[-1] == 100
+    assert all(later - earlier > 10 for earlier, later in pairwise(numbers)), numbers
+    assert patience_of("t", b"p", 1) == patience_of("t", b"p", 1) != patience_of("t", b"p", 2) != patience_of("t", b"q", 2)
+    assert patience_of("other", b"", 0) != patience_of("t", b"", 0), "tables of one bucket are alike, too"
+
+
+def test_a_patient_bucket_pays_more_for_a_merge_and_says_so() -> None:
+    patient = BucketMerges((merge(100, 10.0),), 2, rate=10.0, patience=1.25)
+    found = candidates(patient)
+    assert found.score(NOW, FREE).tolist() == [0.8] and found.due(FREE).tolist() == [NOW + 2.5 * HOUR_MILLIS]
+    assert patient.options[0].arithmetic(patient, NOW, FREE).endswith("the merge costs 100 B x 1.25")

@@ -73,3 +73,11 @@ def test_what_is_no_window(text: str) -> None:
 def test_what_is_no_zone(name: str) -> None:
     with pytest.raises(UsageError):
         time_zone(name)
+
+
+def test_a_window_in_an_hour_that_is_left_out_does_not_open() -> None:
+    skipped = windows("sun 02:00-03:00", zone="Europe/Berlin")  # clocks go from 02:00 to 03:00 on 2026-03-29
+    assert skipped.closes(millis("2026-03-29 01:00")) is None and skipped.closes(millis("2026-03-29 01:30")) is None
+    assert skipped.opens(millis("2026-03-22 12:00")) == millis("2026-04-05 00:00"), "and not on the day on which it cannot"
+    reversed_ = windows("02:30-03:00", zone="Europe/Berlin")
+    assert reversed_.opens(millis("2026-03-28 12:00")) == millis("2026-03-30 00:30")

@@ -31,8 +31,10 @@ SHOWN_REASONS = 5
 MAX_WARNINGS = 20
 BEGUN = "begun"
 """The state of a step that was granted a part of a budget, and has not reported."""
-_MUCH = 0.25
-"""The part by which what a round may spend has changed when it is announced again: so a round writes few times."""
+_MUCH_LESS, _MORE = 0.25, 0.02
+"""The parts by which what a round may spend has fallen, or risen, when it is announced again: so a round writes few times, and
+hides little from others.
+"""
 
 
 @dataclass
@@ -59,7 +61,8 @@ class _Announced:
         size, seconds = self.now
         size, seconds = size + took.bytes_read - granted.bytes_read, seconds + took.seconds - granted.seconds
         self.now = size, seconds
-        return any(abs(now - before) > _MUCH * before for now, before in zip(self.now, self.written, strict=True))
+        both = zip(self.now, self.written, strict=True)
+        return any(now < (1 - _MUCH_LESS) * before or now > (1 + _MORE) * before for now, before in both)
 
     def at(self, now_millis: int) -> LedgerRound:
         """What is to be written. All that was taken counts from now on, so that none of it is forgotten too early."""

@@ -23,7 +23,7 @@ from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable
-from paimon_cli.jobs.service.service_turn import EXPIRY, ORPHANS, Turn, look
+from paimon_cli.jobs.service.service_turn import BUCKET_COUNTS, EXPIRY, ORPHANS, Turn, look
 from paimon_cli.jobs.service.shared_budgets import SharedBudgets
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import (
@@ -346,7 +346,11 @@ def _planned(
     turn = look(table.name, table.opened, request, {}, AT_ONCE, True)
     context, upkeep = turn.context(), NOT_KEPT_UP
     planned = turn.plan or CompactionPlan(turn.snapshot_id)
-    fitting = replace(planned, decisions=apply_limits(planned.decisions, request))
+    mends = request.pays_for_counts(planned)
+    if not mends:
+        unpaid.append(BUCKET_COUNTS)
+    limits = request.after_reading(planned.size_to_move if mends else 0)
+    fitting = replace(planned, decisions=apply_limits(planned.decisions, limits))
     for what in kinds_that_expire(context, WHOLE_EXPIRY) if pays(EXPIRY) else ():
         expiry = due_expiry(context, what, progress, table.policy).expiry
         files = 0 if what == PARTITIONS or not expiry.names else len(expiry.files())
@@ -358,9 +362,9 @@ def _planned(
     summary = CompactSummary(
         buckets=fitting.picked,
         files_before=fitting.work.files,
-        bytes_read=fitting.work.size,
-        stale_files=movable_files(context) if fitting.mixed else 0,
-        rescaled_to=None if fitting.unfinished is None else fitting.unfinished.buckets,
+        bytes_read=fitting.work.size + (fitting.size_to_move if mends else 0),
+        stale_files=movable_files(context) if fitting.mixed and mends else 0,
+        rescaled_to=None if fitting.unfinished is None or not mends else fitting.unfinished.buckets,
         plan=fitting,
     )
     is_limited = request.budget_bytes is not None or request.max_bytes is not None or request.max_buckets is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactionPlan, apply_limits
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
@@ -18,8 +19,7 @@ from paimon_cli.jobs.service.table_round import RoundState
 from paimon_cli.jobs.service.upkeep import due_expiry, kinds_that_expire
 from paimon_cli.jobs.service.wanted_merges import left_of
 from paimon_cli.jobs.trigger_replays import TriggerReplays
-from paimon_cli.maintain.policy_effect import Effect, judged_settings
-from paimon_cli.options.table_options import TableOptions
+from paimon_cli.maintain.policy_effect import Effect, judged_for, judged_settings
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.maintenance import WHOLE_EXPIRY
 from paimon_cli.storage.injected import Clock
@@ -127,7 +127,7 @@ def _waits(table: ServedTable, now: int) -> RoundDecision:
 
 
 def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
-    context, options = turn.context(), table.open().options if table.policy.met else None
+    context, own = turn.context(), table.open() if table.policy.met else None
     request = turn.within_budget(table.limited(REQUEST))
     plan = CompactionPlan(turn.snapshot_id, apply_limits(() if turn.plan is None else turn.plan.decisions, request))
     skipped = [decision for decision in plan.decisions if isinstance(decision, SkippedBucket)]
@@ -150,7 +150,7 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
         ", ".join(expiring),
         "; ".join([*why, *([reasons_of(plan.tasks)] if plan.tasks else [])]),
         "; ".join(skipped_reasons(skipped)),
-        _lines(table, options),
+        _lines(table, own),
         None if turn.problem is None else turn.problem.message,
         (table.source_of_reads or NO_SOURCE) if turn.is_by_goal else "",
     )
@@ -165,9 +165,9 @@ def _next_step(plan: CompactionPlan, expiring: Sequence[str]) -> str:
     return RoundState.OVER_BUDGET if is_over else RoundState.NOTHING
 
 
-def _lines(table: ServedTable, options: TableOptions | None) -> tuple[str, ...]:
-    """The lines of the policy that count, with their places."""
-    judged = judged_settings(table.policy, options)
+def _lines(table: ServedTable, context: TableContext | None) -> tuple[str, ...]:
+    """The lines of the policy that count, with their places. `context`: the table without its policy, if it is open."""
+    judged = judged_settings(table.policy, None) if context is None else judged_for(table.policy, context)
     return tuple(
         f"{each.setting.key}: {each.setting.text} ({each.setting.place})" for each in judged if each.effect == Effect.IN_FORCE
     )

@@ -44,6 +44,8 @@ from paimon_cli.storage.time_bounds import within
 NO_UPKEEP = Upkeep()
 COMPACTION, EXPIRY, ORPHANS = "compaction", "expiry", "orphans"
 """The steps of a turn."""
+BUCKET_COUNTS = "bucket counts"
+"""The part of a compaction that mends them."""
 _LEAST_GROWTH, _MOST_GROWTH = 64 << 10, 1 << 20
 """By how many bytes compactions that were granted may grow until they begin: by as many as they read, within these bounds."""
 EXAMINED_PART = 0.25
@@ -232,8 +234,7 @@ def look(
     findings = None if examine_seconds is None else examined_findings(examined, examine_seconds)
     if lag is None and examine_seconds is not None:
         lag = _lag_of(examined, examine_seconds)
-    options, work = context.options, by_urgency(plan.decisions)
-    largest = max(work, key=lambda task: task.read_size, default=None)
+    options = context.options
     counts = forced_every(options) is not None and any(decision.state.waits for decision in plan.decisions)
     return Turn(
         table=table,
@@ -248,8 +249,8 @@ def look(
         must_look_again=counts or options.optimization_interval is not None,
         idle_at=plan.idle_at,
         planned_files=sum(len(task.files) for task in plan.tasks),
-        wanted=tuple(WantedMerge.of(task, context.mode) for task in work),
-        largest="" if largest is None else _place(context, largest),
+        wanted=WantedMerge.all_of(plan, context.mode),
+        largest=_largest(context, plan),
         plan=plan,
         budget=Budget(context.clock),
         opened=context,
@@ -258,6 +259,14 @@ def look(
         problem=problem,
         is_by_goal=request.merges is not None,
     )
+
+
+def _largest(context: TableContext, plan: CompactionPlan) -> str:
+    """Where the largest compaction is; empty if there is none."""
+    largest = max(by_urgency(plan.decisions), key=lambda task: task.read_size, default=None)
+    if plan.size_to_move > (0 if largest is None else largest.read_size):
+        return "the mending of its bucket counts"
+    return "" if largest is None else _place(context, largest)
 
 
 def _place(context: TableContext, task: CompactionTask | PostponedRows | RegroupedPartition) -> str:

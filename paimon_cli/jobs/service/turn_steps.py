@@ -17,7 +17,15 @@ from paimon_cli.jobs.compact_request import (
 )
 from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.service.service_turn import COMPACTION, EXAMINED_PART, EXPIRY, ORPHANS, Turn, examined_findings
+from paimon_cli.jobs.service.service_turn import (
+    BUCKET_COUNTS,
+    COMPACTION,
+    EXAMINED_PART,
+    EXPIRY,
+    ORPHANS,
+    Turn,
+    examined_findings,
+)
 from paimon_cli.jobs.service.upkeep import (
     NOT_KEPT_UP,
     SEARCHED_VERSIONS,
@@ -129,6 +137,8 @@ class _Steps:
         left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
         turn.is_unfinished = any(decision.waits_for_turn for decision in left)
         done.left = left_of(left)
+        if not limited.pays_for_counts(done.summary.plan):
+            done.left = replace(done.left, steps=(BUCKET_COUNTS,))
         if grown:
             turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))
 

@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.history.waiting_records import waiting_rows
-from paimon_cli.jobs.compact_request import (
-    CompactionPlan,
-)
+from paimon_cli.jobs.compact_request import CompactionPlan, by_urgency
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.requests.compaction import NEVER
 
@@ -34,7 +32,7 @@ class Need:
         runs = max((task.runs_before for task in tasks), default=0)
         since = NEVER if plan.figures.uncompacted_since is None or not tasks else plan.figures.uncompacted_since
         score = max((task.score or 0.0 for task in tasks), default=0.0)
-        return cls(-score, trigger - runs, since, sum(task.read_size for task in tasks), table)
+        return cls(-score, trigger - runs, since, sum(task.read_size for task in tasks) + plan.size_to_move, table)
 
 
 class WantedMerge(NamedTuple):
@@ -61,6 +59,12 @@ class WantedMerge(NamedTuple):
         if task.level_0_alone is None:
             return wanted
         return wanted._replace(level_0_size=task.level_0_size, deeper_score=task.deeper_score)
+
+    @classmethod
+    def all_of(cls, plan: CompactionPlan, mode: TableMode) -> tuple[WantedMerge, ...]:
+        """What a plan asks for: first that bucket counts are mended, since keys may be read twice until then, then its tasks."""
+        mending = [cls(math.inf, plan.size_to_move, shows_rows=True)] if plan.size_to_move else []
+        return (*mending, *(cls.of(task, mode) for task in by_urgency(plan.decisions)))
 
     @property
     def parts(self) -> tuple[WantedMerge, ...]:
