@@ -40,6 +40,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (STARTUP, os.environ
 
 # What workers of Spark on this machine have from their start; others get the package from the session (see `startup`).
 os.environ["TEST_LOADED"] = "pandas pyarrow.parquet paimon_cli.spark.source_writing paimon_cli.spark.reading"
+os.environ["TEST_TASK_END"] = "0"
 
 # What a power cut takes back is simulated (`faults/test_local_durability`), so no test waits for the disk. Descriptors are open.
 os.environ["TEST_UNSYNCED"] = "1"

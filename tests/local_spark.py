@@ -11,7 +11,7 @@ _engines: list[SparkEngine] = []
 def local_engine() -> SparkEngine:
     """The engine, whose Spark starts with its first job and lasts for all modules of tests of this process."""
     if not _engines:
-        _engines.append(SparkEngine(SparkRequest("local[2]")))
+        _engines.append(SparkEngine(SparkRequest("local[2]", {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"})))
     return _engines[0]
 
 

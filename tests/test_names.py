@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +19,8 @@ KEPT = {
 def places_of_classes() -> dict[str, list[str]]:
     """Public classes of modules -> the modules that define one of the name."""
     found = defaultdict(list)
-    for module, tree in modules():
-        for node in tree.body:
+    for module, nodes in modules(PACKAGE):
+        for node in nodes:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(module)
     return found
@@ -28,17 +29,28 @@ def places_of_classes() -> dict[str, list[str]]:
 def values_of_constants() -> dict[str, dict[str, list[str]]]:
     """Public constants of modules -> the values, as they are written -> the modules that give them."""
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for module, tree in modules():
-        for node in tree.body:
+    for module, nodes in modules(PACKAGE):
+        for node in nodes:
             for name, value in assigned(node):
                 if name.isupper() and not name.startswith("_") and not value.startswith("TypeVar("):
                     found[name][value].append(module)
     return found
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def modules(package: Path) -> list[tuple[str, list[ast.stmt]]]:
+    """Each module with the classes and assignments that stand in it alone."""
+    paths = sorted(package.rglob("*.py"))
+    return [(path.relative_to(package).as_posix(), statements(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+def statements(source: str) -> list[ast.stmt]:
+    """Without what is inside of classes."""
+    found = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.Assign | ast.AnnAssign)]
+    for node in found:
+        if isinstance(node, ast.ClassDef):
+            node.body = []
+    return found
 
 
 def assigned(node: ast.stmt) -> Iterator[tuple[str, str]]:

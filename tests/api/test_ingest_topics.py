@@ -32,6 +32,12 @@ SUMS = {"merge-engine": "aggregation", "fields.amount.aggregate-function": "sum"
 MEMBER = ["session.timeout.ms=6000", "heartbeat.interval.ms=500"]
 
 
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a topic is noticed when no more messages come."""
+    monkeypatch.setattr("paimon_cli.ingest.changes.kafka_topics._POLL_SECONDS", 0.05)
+
+
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Cluster]:
     with cluster() as found:
@@ -418,7 +424,7 @@ def test_a_followed_transaction_is_committed_with_its_end(kafka: Cluster, tmp_pa
 
     kafka.send("whole", of(0, "1"), of(1, "2"), of(2, "2"))
     given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "kafka_conf": MEMBER}
-    catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="6 s", max_rounds=4, on_commit=committed)
+    catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="2 s", max_rounds=8, on_commit=committed)
     assert sent == [1, 4, 5]
     assert kafka.committed("whole", "whole") == [5, 0]
 

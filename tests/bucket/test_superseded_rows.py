@@ -86,7 +86,7 @@ def test_each_engine_that_chooses_rows(
     assert shown(context, bucket, ["k", "v", "s"]) == merged(context, bucket, ["k", "v", "s"])
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(8)
 @pytest.mark.parametrize("golden", [golden for golden in GOLDENS if golden.schema["primaryKeys"]], ids=str)
 def test_tables_of_other_writers(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

@@ -126,7 +126,7 @@ def test_brackets_are_not_markup(run: Run) -> None:
     assert "'paimon-cli[iceberg]'" in run("export", "iceberg", "--help").out
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize(("name", "example"), [pair for pair in EXAMPLES if not PARSED.search(pair[1])])
 def test_the_example_works(
     name: str, example: str, home: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch

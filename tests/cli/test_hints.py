@@ -22,7 +22,8 @@ from paimon_cli.cli.app import app
 from paimon_cli.command_texts import CALLS, METHODS, METHODS_OF_CATALOG, in_python
 from tests.cli.test_documented_commands import COMMANDS
 
-SOURCES = sorted(Path(paimon_cli.__file__).parent.rglob("*.py"))
+PACKAGE = Path(paimon_cli.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 OTHERS = {"--help", "--version", "--install-completion", "--show-completion", "--add-modules", "--glob", "--schedule", "--json"}
 """Options of every command, of the program, of the JVM, of hadoop, of the script that replays schedules, of other programs."""
 OPTIONS_FILLED_IN = {"paimon-cli partitions mark-done X X"}
@@ -72,24 +73,22 @@ def named_commands(text: str) -> Iterator[tuple[str, list[str]]]:
         yield (names[0] if names else "", words)
 
 
-COMMAND_TEXTS = sorted(
-    {
-        (str(path.name), text)
-        for path in SOURCES
-        if "paimon-cli " in path.read_text()
-        for text in texts(path)[0]
-        if "paimon-cli " in text and PROGRAM.search(text)
-    }
-)
+OF_COMMANDS = [str(path.relative_to(PACKAGE)) for path in SOURCES if "paimon-cli " in path.read_text()]
+"""Modules that name the program."""
+
+
+def command_texts(module: str) -> list[str]:
+    return sorted({text for text in texts(PACKAGE / module)[0] if "paimon-cli " in text and PROGRAM.search(text)})
 
 
 def test_there_are_commands_in_the_texts() -> None:
-    assert len(COMMAND_TEXTS) > 50
+    assert sum(len(command_texts(module)) for module in OF_COMMANDS) > 50
 
 
-@pytest.mark.parametrize("module, text", COMMAND_TEXTS)
-def test_commands_in_texts_are_there(module: str, text: str) -> None:
-    for name, words in named_commands(text):
+@pytest.mark.parametrize("module", OF_COMMANDS)
+def test_commands_in_texts_are_there(module: str) -> None:
+    named = [(text, *command) for text in command_texts(module) for command in named_commands(text)]
+    for text, name, words in named:
         if (
             WORD in words[:1]
             or (words[0] == "alter" and WORD in words[2:3])
@@ -123,16 +122,14 @@ def parse() -> Callable[[list[str]], int]:
     return parsed
 
 
-ALONE = sorted({(module, line) for module, text in COMMAND_TEXTS for line in text.split("\n") if line.startswith("paimon-cli ")})
-
-
-@pytest.mark.parametrize("module, line", ALONE)
-def test_a_hint_that_is_a_command_is_a_whole_one(module: str, line: str, parse: Callable[[list[str]], int]) -> None:
+@pytest.mark.parametrize("module", OF_COMMANDS)
+def test_a_hint_that_is_a_command_is_a_whole_one(module: str, parse: Callable[[list[str]], int]) -> None:
     """What the message fills in is a number here, which names a table and counts as one."""
-    words = shlex.split(line.partition("    #")[0].replace(WORD, "7").removeprefix("paimon-cli "))
-    if line in OPTIONS_FILLED_IN or words[0] == "7" or words[:3] == ["alter", "7", "7"]:
-        return  # the command itself is filled in
-    assert parse(words) == 0
+    for line in {line for text in command_texts(module) for line in text.split("\n") if line.startswith("paimon-cli ")}:
+        words = shlex.split(line.partition("    #")[0].replace(WORD, "7").removeprefix("paimon-cli "))
+        if line in OPTIONS_FILLED_IN or words[0] == "7" or words[:3] == ["alter", "7", "7"]:
+            continue  # the command itself is filled in
+        assert parse(words) == 0, line
 
 
 PASTED = re.compile(r"(?:^|[:,;] |run )paimon-cli ([a-z][^`\n;]*)$", re.MULTILINE)

@@ -47,6 +47,7 @@ def test_a_long_list_is_paged(table: str) -> None:
     assert len(lines) >= 2 and all(line.startswith("page:") for line in lines)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "environment", [{"PAGER": PAGER, "NO_PAGER": "1"}, {"PAGER": ""}, {"PAGER": "cat"}, {"PAGER": PAGER, "TERM": "dumb"}]
 )

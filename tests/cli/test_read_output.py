@@ -170,6 +170,7 @@ def test_nothing_is_written_into_a_table(run: Run, table: Path, tmp_path: Path) 
     assert (table / "snapshot" / "snapshot-1").read_bytes() == snapshot
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "ndjson"])
 def test_rows_go_to_standard_output_in_any_format(table: Path, tmp_path: Path, form: str) -> None:
     call = [sys.executable, "-m", "paimon_cli", "read", str(table), "-s", "k,s", "--order-by", "k", "--output", "-"]

@@ -176,7 +176,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return keyed_table(tmp_path_factory.mktemp("sound"))
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(10)
 @pytest.mark.parametrize("command", dict.fromkeys((*READING, *CHANGING, *OTHERS)))
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(Planted.any(), st.sampled_from(MORE))

@@ -67,6 +67,7 @@ def test_a_listing(run: Run, warehouse: str) -> None:
         assert DID_NOT in rows["slow"]["problem"] and rows["slow"]["problem_code"] == "PC-TIMEOUT"
 
 
+@pytest.mark.in_part(2)
 def test_health(run: Run, warehouse: str) -> None:
     for choice in (("--database", "shop"), (), ("shop.a", "shop.slow", "shop.z")):
         with in_time():
@@ -77,6 +78,7 @@ def test_health(run: Run, warehouse: str) -> None:
         assert finding["code"] == "PD031" and DID_NOT in finding["message"] and "table-timeout=10min" in finding["command"]
 
 
+@pytest.mark.in_part(2)
 def test_compaction(run: Run, warehouse: str) -> None:
     several = "compact", "--database", "shop", "--warehouse", warehouse, "--engine", "local", *SLOW, "-o", "json"
     with in_time():

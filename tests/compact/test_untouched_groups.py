@@ -104,7 +104,7 @@ def check_equal(folder: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch
         assert [getattr(file, name) for file in files] == [getattr(file, name) for file in others], name
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("engine", "shape"), MERGED, ids=[f"{engine}-{shape.name}" for engine, shape in MERGED])
 def test_merge_engines(
@@ -113,7 +113,7 @@ def test_merge_engines(
     check_equal(tmp_path, copied, monkeypatch, seed=seed, shape=shape, engine=engine)
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
 def test_types_of_keys(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, key: str, codec: str) -> None:
@@ -163,6 +163,7 @@ LOOKUPS = {
 }
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", LOOKUPS)
 def test_tables_that_look_up_old_rows(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Groups with marked rows are merged, and lose them; no vector of a removed file is left; the changelog is the same."""
@@ -297,6 +298,7 @@ def test_groups_stay_of_a_healthy_size(tmp_path: Path, copied: list[int]) -> Non
     assert sum(after) / len(after) > usual / 2
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("places", [("above",), ("below",), ("inside", "above"), ("below", "inside", "above")])
 def test_keys_beyond_those_of_the_base(tmp_path: Path, copied: list[int], places: tuple[str, ...]) -> None:
     """Rows outside of the key range of the base are a section of their own, and leave its groups as they are."""

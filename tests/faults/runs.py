@@ -48,6 +48,7 @@ class FaultRuns:
         self.image: Image = bench.save()
         self._lives = bench.lives
         self._verdicts: dict[object, list[str]] = {}
+        self._continued: dict[object, list[str]] = {}
         self._errors: dict[tuple[Fault, ...], str] = {}
         self._reported = ""
         self.figures = Figures()
@@ -137,7 +138,7 @@ class FaultRuns:
             key = (digest(self.bench.save()), run.outcome, run.rival, run.must_be_clean)
             if key not in self._verdicts:
                 self.figures.states += 1
-                self._verdicts[key] = complaints(self.bench, run)
+                self._verdicts[key] = complaints(self.bench, run, self._continued)
             found = found + self._verdicts[key]
         self.figures.count([fault for storage in storages for fault in storage.hit], outcome)
         if found:

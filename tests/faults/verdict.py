@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,9 +19,10 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.read.increments import CHANGES, IncrementRange, RangeEnd, plan_increment
 from paimon_cli.read.split_reader import read_split
-from tests.faults.bench import Actor, Bench, Rows
+from tests.faults.bench import Actor, Bench, Rows, digest
 from tests.faults.operation import Operation
 
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]+)?")
 AGAIN = 50
 """The life in which an operation is repeated."""
 
@@ -52,12 +54,29 @@ class Run:
         return self.operation.effect(self.undone) if done else self.undone
 
 
-def complaints(bench: Bench, run: Run) -> list[str]:
-    """Check the table, repeat the operation, continue to work, remove orphans, and check again."""
+def complaints(bench: Bench, run: Run, continued: dict[object, list[str]]) -> list[str]:
+    """Check the table, repeat the operation, continue to work, remove orphans, and check again.
+
+    `continued`: what was complained of after the check, by the files of the table and the kinds of others. Which of a job's files
+    are left over, and how much of them, is nothing to the jobs after it.
+    """
     try:
-        return [*_look(bench, run), *_go_on(bench, run)]
+        found = [*_look(bench, run)]
+        key = (run.rival, *_what_counts(bench))
+        if key not in continued:
+            continued[key] = [*_go_on(bench, run)]
+        return found + continued[key]
     except (PaimonError, FileNotFoundError) as error:
         return [f"{type(error).__name__}: {error}"]
+
+
+def _what_counts(bench: Bench) -> tuple[str, frozenset[str]]:
+    """A digest of the files that belong to the table, and the paths of all others without the ids of their jobs."""
+    image = bench.save()
+    exists = bench.inner.exists(bench.layout.schema(0))
+    own = reachable(bench.healthy().context()) if exists else image.keys()
+    kept = {path: data for path, data in image.items() if path in own}
+    return digest(kept), frozenset(_ID.sub("", path) for path in image.keys() - kept.keys())
 
 
 def _look(bench: Bench, run: Run) -> Iterator[str]:

@@ -62,6 +62,7 @@ def test_a_merged_manifest_with_a_lie(tmp_path: Path) -> None:
     assert isinstance(last, WalkedVersion) and len(last.missing_from_base) == 1 and not last.unexpected_in_base
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("change", "shown"),
     [

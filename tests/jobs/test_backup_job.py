@@ -533,6 +533,7 @@ def test_a_record_that_cannot_be_read(tmp_path: Path, record: str) -> None:
     assert (copy / "backup/run-1").exists() and not (copy / "backup/run-2").exists()
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("at", ["/snapshot/snapshot-", "/bucket-", "/manifest/", "/backup/run-", "/tag/"])
 @pytest.mark.parametrize("then", ["nothing", "commits"])
 def test_a_rollback_while_a_backup_runs(tmp_path: Path, at: str, then: str) -> None:

@@ -60,6 +60,7 @@ def test_a_failed_compaction_has_read_what_it_was_to_read(tmp_path: Path, monkey
     assert len(table.files()) == 9, "nothing is left of the budget"
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("error", [CommitUnknown("who knows"), StorageUnavailable("no answer", "by a test"), Refused("no")])
 def test_what_was_read_before_a_commit_that_failed_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: PaimonError

@@ -175,7 +175,7 @@ def server(*statuses: int) -> Iterator[tuple[str, list[Any]]]:
             pass
 
     found = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{found.server_port}", received

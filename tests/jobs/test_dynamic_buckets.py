@@ -151,7 +151,7 @@ def test_rivals_without_end_are_a_conflict_that_leaves_no_file(tmp_path: Path) -
     context = table(tmp_path / "t", write_only="true")
     rivals = [lambda number=number: write(context, some(range(number, number + 1), "rival")) for number in range(50)]
     with pytest.raises(BucketsConflict, match=r"10 attempts") as failure:
-        write(beside(context, *rivals), some(range(100, 105), "ours"))
+        write(beside(context, *rivals, options={"commit.max-retry-wait": "1 ms"}), some(range(100, 105), "ours"))
     assert (failure.value.exit_code, failure.value.code) == (5, "PC-CONFLICT-BUCKETS")
     assert len(rows(context)) == 10 and data_files(context) == live_files(context)
     sound(context)

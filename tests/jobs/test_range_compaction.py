@@ -102,6 +102,7 @@ def check_versions(context: TableContext, before: int, expected: list[Row]) -> N
     assert list(check_table(context, rows=True)) == []
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("key", KEYS)
 def test_ranges_hold_the_same_rows_at_each_snapshot(tmp_path: Path, key: str) -> None:
     context = loaded(tmp_path / "t", key)
@@ -248,6 +249,7 @@ REPEATED: dict[str, tuple[dict[str, str], Callable[[int], Row]]] = {
 }
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("key", REPEATED)
 def test_ranges_inside_of_a_section_are_one_commit(tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KEYS, key, REPEATED[key])
@@ -289,6 +291,7 @@ def test_ranges_read_only_row_groups_that_may_hold_their_keys(tmp_path: Path, mo
     assert sum(read) <= once + 2 * small * (ranges.count - 1)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("width", [1, 700])
 @pytest.mark.parametrize("newest_only", [False, True])
 def test_row_groups_without_newer_keys_are_copied_in_ranges_too(tmp_path: Path, newest_only: bool, width: int) -> None:

@@ -388,6 +388,7 @@ class TestKilled:
         backup = replace(opened(copy), clock=ShiftedClock())  # the lease of the dead one expires after a while
         return restore_table(backup, TableLocation(str(target), "new"), RestoreOptions(**options), LocalEngine(), NoProgress())
 
+    @pytest.mark.in_part(2)
     @pytest.mark.parametrize("options", [{"history": True}, {"history": True, "snapshot": 2}, {}, {"snapshot": 1}])
     def test_at_each_change(self, tmp_path: Path, copied: TableContext, options: dict[str, Any]) -> None:
         copy, continued = tmp_path / "copy", 0

@@ -157,7 +157,7 @@ def test_an_executor_dies_while_files_are_copied(
     check_same(table, opened(copy))
 
 
-@pytest.mark.parametrize("phase", ["Looking for rows", "Writing files again", at_night("Looking again")])
+@pytest.mark.parametrize("phase", [at_night("Looking for rows"), "Writing files again", at_night("Looking again")])
 def test_an_executor_dies_while_rows_are_erased(
     spark_cluster: SparkCluster, cluster_engine: SparkEngine, phase: str, tmp_path: Path
 ) -> None:

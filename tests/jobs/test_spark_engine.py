@@ -20,6 +20,7 @@ from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.spark.session_engine import SessionEngine
 from paimon_cli.pieces import PIECES
 from paimon_cli.write.write_plan import WritePlan
+from tests.nightly import first
 
 
 def test_results_come_in_task_order_and_are_reported_as_they_come(spark_engine: SparkEngine) -> None:
@@ -107,7 +108,7 @@ def test_very_many_tasks_share_spark_tasks(spark_engine: SparkEngine, monkeypatc
     assert spark_engine.run_tasks(abs, [-n for n in range(100)]) == list(range(100))
 
 
-@pytest.mark.parametrize("in_session", [False, True])
+@pytest.mark.parametrize("in_session", first(1, [False, True]))
 def test_small_tasks_share_spark_tasks(spark_engine: SparkEngine, in_session: bool) -> None:
     """Each with its own result or error. Great tasks have a Spark task of their own."""
 

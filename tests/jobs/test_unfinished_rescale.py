@@ -180,6 +180,7 @@ def test_a_rescale_that_the_user_has_withdrawn(way: str, tmp_path: Path) -> None
     assert counts(context) == {2} and not unfinished(context) and option(context) == 2
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("buckets", "options"),
     [(2, {"deletion-vectors.enabled": "true"}), (2, {"changelog-producer": "lookup"}), (-1, {})],

@@ -91,7 +91,7 @@ def test_an_anomaly_that_another_way_of_working_cures(name: str) -> None:
     assert not sick.is_correct and cured.is_correct and sick.steps and cured.steps and not cured.violations
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_same_in_every_run(case: Case) -> None:
     seed = 4 if case.is_seeded else None

@@ -46,6 +46,7 @@ def with_slip(mutation: Mutation, request: CheckRequest) -> CheckReport:
         return check_interleavings(request, lambda: True)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(("slip", "actors", "sign"), SLIPS, ids=lambda value: str(value))
 def test_a_slip_is_found_and_its_schedule_passes_without_it(slip: str, actors: str, sign: str) -> None:
     (mutation,) = [mutation for mutation in MUTATIONS if mutation.name == slip]

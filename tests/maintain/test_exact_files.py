@@ -142,6 +142,7 @@ class Story:
         return {str(Path(path).relative_to(self.root)) for path in paths}
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_missing_and_nothing_left(tmp_path: Path, kind: str, seed: int) -> None:

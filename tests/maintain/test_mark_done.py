@@ -137,7 +137,7 @@ class Receiver(BaseHTTPRequestHandler):
 def receiver() -> Iterator[tuple[type[Receiver], str]]:
     Receiver.bodies, Receiver.answer = [], b'{"result": "success", "more": 1}'
     with HTTPServer(("127.0.0.1", 0), Receiver) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield Receiver, f"http://127.0.0.1:{server.server_port}/done"
         server.shutdown()

@@ -266,6 +266,7 @@ def test_ignored_options_reach_nothing(tmp_path: Path, lure: Lure, number: int) 
     assert use(hostile_table(tmp_path, dict.fromkeys(ignored, value))) == [] and lure.is_untouched, value
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("key", [key for key, verdict in OUTWARD.items() if verdict in (REFUSED, CONFINED)])
 def test_refused_and_confined_options_reach_nothing(tmp_path: Path, lure: Lure, key: str) -> None:
     for number, value in enumerate(hostile_values(lure, key)):

@@ -133,6 +133,7 @@ def check_conditions(context: TableContext, monkeypatch: pytest.MonkeyPatch) -> 
         assert bool(expected) == (text != ABSENT)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("portion", [1 << 14, 1 << 23])
 def test_conditions_find_what_a_filter_of_all_rows_finds(
     context: TableContext, portion: int, monkeypatch: pytest.MonkeyPatch

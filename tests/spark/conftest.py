@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from paimon_cli.jobs.spark import session_engine
+from paimon_cli.spark import source_writing
 from tests.local_spark import local_engine
 
 USERS_CONFS = {
@@ -21,3 +23,10 @@ def session() -> SparkSession:
     for key, value in USERS_CONFS.items():
         spark.conf.set(key, value)
     return spark
+
+
+@pytest.fixture(autouse=True)
+def _no_task_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed job waits five seconds for tasks that may still write, which the tests of `BeatingRows` alone have."""
+    for module in (session_engine, source_writing):
+        monkeypatch.setattr(module, "TASK_END_SECONDS", 0)

@@ -111,8 +111,13 @@ def test_a_merge_whose_worker_is_killed_counts_once(
 
 
 @pytest.mark.parametrize(
-    ("way", "kill"),
-    [("format", this_worker), at_night("write", this_worker), at_night("format", this_executor), ("write", this_executor)],
+    ("way", "kill"),  # each time, an executor is killed during the compaction below
+    [
+        ("format", this_worker),
+        at_night("write", this_worker),
+        at_night("format", this_executor),
+        at_night("write", this_executor),
+    ],
 )
 def test_a_write_whose_worker_is_killed_counts_once(
     cluster_session: SparkSession, tmp_path: Path, way: str, kill: Callable[[], None]

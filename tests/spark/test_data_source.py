@@ -16,6 +16,9 @@ from pyspark.sql import SparkSession
 import pyspark_paimon
 from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS
+from paimon_cli.spark import PaimonDataSource
+from tests.nightly import at_night
 from tests.spark.beating_rows import BeatingRows
 from tests.tables import data_files, live_files, make_table
 
@@ -138,11 +141,23 @@ def test_a_write_that_fails_changes_nothing_and_leaves_no_files(session: SparkSe
     assert data_files(table.context) == files == live_files(table.context)
 
 
-def test_no_task_goes_on_after_a_failure(session: SparkSession, tmp_path: Path) -> None:
+class PatientSource(PaimonDataSource):
+    """Waits for tasks that go on, as the source of a user does."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "patient"
+
+
+@pytest.mark.nightly
+def test_no_task_goes_on_after_a_failure(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time, one is waited for over Connect, and `test_source_conflicts` has one that ends late."""
+    monkeypatch.setitem(session.sparkContext.environment, "TEST_TASK_END", str(TASK_END_SECONDS))
+    session.dataSource.register(PatientSource)
     beating = BeatingRows(tmp_path / "beats")
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, [], bucket=-1).url)
     with pytest.raises(PySparkException, match="the first partition fails"):
-        beating.frame(session, first_fails=True).write.format("paimon").mode("append").save(table.url)
+        beating.frame(session, first_fails=True).write.format("patient").mode("append").save(table.url)
     assert beating.have_ended()
     assert table.snapshots() == []
     assert data_files(table.context) == set()
@@ -231,7 +246,7 @@ def test_wrong_values_of_a_write_are_named(session: SparkSession, table: Table, 
     assert len(table.snapshots()) == 2
 
 
-@pytest.mark.parametrize("by", ["source", "function", "source without keys"])
+@pytest.mark.parametrize("by", ["source", "function", at_night("source without keys")])
 def test_writers_own_buckets(session: SparkSession, tmp_path: Path, by: str) -> None:
     """Each row is written once, although each of two writers is given all of them; a writer refuses the other one's rows."""
     keys = [] if by.endswith("keys") else ["id"]

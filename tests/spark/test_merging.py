@@ -21,7 +21,7 @@ from tests.rivals import files_of
 from tests.tables import data_files, named_files
 
 SQL = "dt string, id int, name string, points int"
-OFTEN = ("fixed", "partitioned", "any partition", "append with vectors")
+OFTEN = ("any partition", "append with vectors")
 
 
 def frame_of(session: SparkSession, rows: list[Row], columns: str = f"{SQL}, op string", partitions: int = 3) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,12 @@ from paimon_cli import Table
 from paimon_cli.errors import BucketsConflict, DataConflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.postponed_rows import write_postponed
+from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS
 from paimon_cli.spark import source_writing
 from paimon_cli.spark.data_source import PaimonDataSource
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import BatchWriter, StreamWriter, batch_writer
-from paimon_cli.storage.injected import SystemRandom
+from paimon_cli.storage.injected import SystemClock, SystemRandom
 from paimon_cli.write.write_plan import WritePlan
 from tests.rivals import RivalStorage, beside
 from tests.tables import data_files, make_table, named_files
@@ -196,11 +197,35 @@ def test_rivals_without_end_are_a_conflict_that_leaves_no_file(table: Table) -> 
     writer = writer_of(table)
     messages = [writer.written(batch(range(20, 40), "ours", 1))]
     rivals = [lambda n=n: table.write(arrow(range(30 + n, 31 + n), "rival", 2)) for n in range(10)]
-    writer.plan = replace(writer.plan, context=beside(table.context, *rivals))
+    writer.plan = replace(writer.plan, context=beside(table.context, *rivals, options={"commit.max-retry-wait": "1 ms"}))
     with pytest.raises(BucketsConflict, match="10 attempts"):
         writer.commit([*messages])
     writer.abort([*messages])
     assert rows_of(table) == [*((n, "old", 0) for n in range(10)), *((n, "rival", 2) for n in range(30, 40))]
+    check_sound(table)
+
+
+class LateTask(SystemClock):
+    """A task goes on while the others are waited for."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+        self.sleeps: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        if seconds:
+            self.act()
+
+
+def test_files_of_a_task_that_ends_after_the_failure_are_deleted(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_writing, "TASK_END_SECONDS", TASK_END_SECONDS)
+    writer = writer_of(table)
+    message = writer.written(batch(range(20, 30), "ours", 1))
+    late = LateTask(lambda: writer.written(batch(range(30, 40), "ours", 1)))
+    writer.plan = replace(writer.plan, context=replace(writer.plan.context, clock=late))
+    writer.abort([message, None])
+    assert late.sleeps == [0, TASK_END_SECONDS]
     check_sound(table)
 
 

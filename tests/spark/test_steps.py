@@ -11,7 +11,7 @@ from tests.nightly import at_night
 from tests.spark.steps import play
 from tests.spark.world import KINDS
 
-OFTEN = ("fixed", "any partition", "input", "append with vectors")
+OFTEN = ("any partition", "append with vectors")
 
 
 @pytest.mark.parametrize(("kind", "steps"), [*((kind, 3) for kind in OFTEN), *(at_night(kind, 6) for kind in KINDS)])

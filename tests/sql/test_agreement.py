@@ -85,6 +85,7 @@ def _rows(catalog: Catalog, query: str) -> list[Any]:
     return [tuple(map(repr, row.values())) for row in catalog.sql(query).to_arrow().to_pylist()]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("condition", _CONDITIONS)
 def test_a_delete_removes_what_a_select_shows(catalog: Catalog, copy: Table, condition: str) -> None:
     chosen = catalog.sql(f"SELECT id FROM m.t WHERE {condition}").to_arrow().column("id").to_pylist()
@@ -92,6 +93,7 @@ def test_a_delete_removes_what_a_select_shows(catalog: Catalog, copy: Table, con
     assert sorted(copy.scan(columns=["id"]).to_arrow().column("id").to_pylist()) == sorted({*range(1, 8)} - {*chosen})
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "column, value",
     [*(("n", value) for value in _VALUES), *(("s", value) for value in _TEXTS), *(("x", value) for value in _DOUBLES)],

@@ -2,7 +2,8 @@
 
 Spark puts pyspark.zip first on the path of its Python workers, and each of these processes would compile it again. The sizes of
 pieces are those of the process that started this one (`tests/pieces.py`). Processes from which Spark forks workers have modules
-of `TEST_LOADED`, else each worker would import them, and a task that fails takes its worker with it.
+of `TEST_LOADED`, else each worker would import them, and a task that fails takes its worker with it. When a write has failed,
+they wait `TEST_TASK_END` seconds for its other tasks, which have ended in almost all tests.
 """
 
 import json
@@ -30,3 +31,5 @@ if "pyspark.daemon" in sys.orig_argv:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no threads before the fork
     for module in os.environ.get("TEST_LOADED", "pandas pyarrow.compute pyarrow.parquet").split():
         import_module(module)
+    if "paimon_cli.spark.source_writing" in sys.modules and "TEST_TASK_END" in os.environ:
+        sys.modules["paimon_cli.spark.source_writing"].TASK_END_SECONDS = float(os.environ["TEST_TASK_END"])  # type: ignore[attr-defined]

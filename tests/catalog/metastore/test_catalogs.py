@@ -100,6 +100,7 @@ def test_databases(call: Call) -> None:
     assert databases(call) == []
 
 
+@pytest.mark.in_part(2)
 def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> None:
     call("create", "shop.orders", *COLUMNS)
     assert "already exists" in call("create", "shop.orders", *COLUMNS, code=2).err
@@ -122,6 +123,7 @@ def test_every_command_takes_the_name_of_a_table(call: Call, tmp_path: Path) -> 
     assert rows(call, "shop.orders") == []
 
 
+@pytest.mark.in_part(2)
 def test_a_dropped_table_comes_back_with_its_entry(call: Call, tmp_path: Path) -> None:
     call("create", "shop.orders", *COLUMNS)
     write(call, "shop.orders", {"id": 1, "v": "a"})
@@ -141,6 +143,7 @@ def test_a_dropped_table_comes_back_with_its_entry(call: Call, tmp_path: Path) -
     assert call("trash", "empty", "-y").out and call("undrop", "shop.old", code=3).err
 
 
+@pytest.mark.in_part(2)
 def test_entries_with_missing_files_can_be_dropped(call: Call, tmp_path: Path) -> None:
     """A file system catalog has no entries: there the table is gone as well."""
     for name in ("one", "two", "odd"):
@@ -194,6 +197,7 @@ def test_rename(call: Call, tmp_path: Path) -> None:
         call("tables", "rename", "shop.orders", name, code=2)
 
 
+@pytest.mark.in_part(2)
 def test_clone(call: Call) -> None:
     call("create", "shop.orders", *COLUMNS, "--option", "deletion-vectors.enabled=true", "--option", "changelog-producer=lookup")
     for value in ("a", "b"):
@@ -219,6 +223,7 @@ def test_a_table_without_a_snapshot_is_cloned_as_such(call: Call) -> None:
     assert rows(call, "shop.copy") == []
 
 
+@pytest.mark.in_part(2)
 def test_names_that_nearly_match_are_named(call: Call) -> None:
     call("create", "shop.orders", *COLUMNS)
     for command in ("read", "describe", "health", "drop"):

@@ -226,6 +226,7 @@ ALTERED = [
 """Commands, and what Paimon's interface wants for them (Java SchemaChange)."""
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(("command", "steps"), ALTERED, ids=[command.split()[0] for command, _ in ALTERED])
 def test_the_server_changes_schemas(call: Call, server: RestServer, command: str, steps: list[dict[str, Any]]) -> None:
     columns = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "-C", "n INT COMMENT 'a number'")
@@ -438,6 +439,7 @@ def test_an_answer_without_a_list_is_no_empty_catalog(call: Call, server: RestSe
                 assert f"the answer of the REST catalog has a wrong {key}: a list was expected" in shown
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("path", ["wh/shop.db/orders", "./orders", "~/orders", "", None])
 def test_a_relative_path_leads_nowhere(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str | None) -> None:
     """It would mean a table in the working directory, and another one in each."""

@@ -98,6 +98,7 @@ def test_a_plan_without_an_effect_has_no_token(agent: Agent) -> None:
         assert "token" not in agent.call(tool, table="shop.orders", **arguments)
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("tool", "arguments"), PLANS, ids=str)
 @pytest.mark.parametrize("moved", ["commit", "column", "option", "dropped", "created again"])
 def test_a_change_is_refused_when_the_table_has_moved(agent: Agent, tool: str, arguments: dict[str, Any], moved: str) -> None:

@@ -54,6 +54,7 @@ def test_codes_are_never_used_twice() -> None:
     assert set(re.findall(r"^\| (P[DA]\d{3}) ", page, re.MULTILINE)) == taken - OF_THE_MACHINE
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_finding_is_whole(name: str, tmp_path: Path) -> None:
     declared = {code: rule for rule in RULES for code in rule.codes}
@@ -236,6 +237,7 @@ BAD_VALUES = {
 }
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("key", BAD_VALUES)
 def test_every_bad_value_is_found_and_can_be_taken_back(run: Run, tmp_path: Path, key: str) -> None:  # noqa: F811
     url = tiny(tmp_path / "t").url

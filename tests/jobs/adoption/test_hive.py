@@ -104,6 +104,7 @@ def expected(partitioned: bool = True) -> dict[int, Any]:
     }
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("form", [PARQUET, ORC])
 @pytest.mark.parametrize("partitioned", [True, False])
 def test_files_as_they_are(hive: HiveServer, tmp_path: Path, form: str, partitioned: bool) -> None:

@@ -291,6 +291,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("codec", [*BOMBS, "many blocks"])
 @pytest.mark.parametrize("name", ["snap-*.avro", "*-m0.avro"])
 def test_bombs_are_bounded(tmp_path: Path, codec: str, name: str) -> None:

@@ -159,6 +159,7 @@ def check(root: str, before: States, keeps: Callable[[Row], bool], *gone: str) -
     assert not found.violations, [(v.code, v.path, v.message) for v in found.violations]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", KEYED)
 def test_every_version_of_a_key_is_gone(kind: str, tmp_path: Path) -> None:
     root = str(tmp_path / "t")
@@ -462,6 +463,7 @@ def ids_of(root: str) -> dict[int, list[Row]]:
     return found
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_rows_keep_their_ids(form: str, vectors: str, tmp_path: Path) -> None:
