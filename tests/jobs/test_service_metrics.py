@@ -194,7 +194,8 @@ def test_without_a_host_only_this_machine_is_answered(served: tuple[str, int]) -
             socket.create_connection((other, served[1]), 2).close()
 
 
-def test_half_requests_neither_pile_up_nor_keep_others_out(served: tuple[str, int]) -> None:
+def test_half_requests_neither_pile_up_nor_keep_others_out(served: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_metrics, "REQUEST_SECONDS", 2)
     url, port = served
     before = threading.active_count()
     with contextlib.ExitStack() as stack:
