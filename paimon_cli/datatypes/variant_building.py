@@ -35,6 +35,10 @@ _MOST_DIGITS = 40
 _TOO_DEEP = "it is nested too deep"
 
 
+class NoNumber(str):
+    """NaN, Infinity or -Infinity as a bare word of a text, which many programs write though JSON has no such words."""
+
+
 def variant_of(parsed: Any) -> tuple[bytes, bytes]:
     """The value and metadata of JSON that was parsed. Fractions are `Decimal` or float.
 
@@ -126,6 +130,8 @@ def _encoded(parsed: Any, numbers: dict[str, int]) -> bytes:
             return _header(Primitive.TRUE if parsed else Primitive.FALSE)
         case int():
             return _integer(parsed)
+        case NoNumber():
+            _refused(parsed)
         case str():
             return _text(parsed.encode())
         case dict():

@@ -31,7 +31,7 @@ from paimon_cli.datatypes.data_type import (
     VariantType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.variant_building import whole_number
+from paimon_cli.datatypes.variant_building import NoNumber, whole_number
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.faults import (
     KEY_IS_MISSING,
@@ -207,7 +207,7 @@ def _key_problem(found: Set[str], columns: set[str], keys: Needed) -> str:
     return ""
 
 
-def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tuple[dict[str, Any], str]:
+def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = NoNumber) -> tuple[dict[str, Any], str]:
     """The line's object and '', or an empty object and what is wrong with the line.
 
     Fractions and very long numbers become `Decimal`; `parse_constant` converts NaN and Infinity.
@@ -238,7 +238,9 @@ def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tu
     """
     if isinstance(t, NestedType):
         return nested_column(values, t, missing_are_null=missing_are_null)
-    texts, cells = _one_by_one(values, lambda value: value if isinstance(value, str) else _text(value, t))
+    texts, cells = _one_by_one(
+        values, lambda value: _text(value, t) if not isinstance(value, str) or isinstance(value, NoNumber) else value
+    )
     try:
         return pa.array(texts, pa.string()), cells
     except UnicodeEncodeError:
@@ -263,6 +265,8 @@ def _one_by_one(values: Sequence[Any], convert: Callable[[Any], Any]) -> tuple[l
 
 
 def _text(value: Any, t: DataType) -> str:
+    if isinstance(value, str) and (t.root in FLOATING_ROOTS or not isinstance(value, NoNumber)):
+        return value
     if isinstance(value, bool):
         if t.root == "BOOLEAN":
             return "true" if value else "false"
@@ -309,6 +313,8 @@ def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
     """Plain JSON in canonical form: a DECIMAL number as text, an object for a MAP or MULTISET as a list of pairs."""
     if value is None or isinstance(t, VariantType):
         return value
+    if isinstance(value, NoNumber) and t.root not in FLOATING_ROOTS:
+        raise ValueError(f"it is not a JSON value for {type_to_sql(t)}")
     if isinstance(t, DecimalType):
         return str(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
     if t.root in INTEGER_ROOTS and isinstance(value, Decimal):
@@ -350,7 +356,7 @@ def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_ar
 
     def parse(text: str) -> Any:
         try:
-            return json.loads(text, parse_float=Decimal, parse_constant=str)
+            return json.loads(text, parse_float=Decimal, parse_constant=NoNumber)
         except (ValueError, RecursionError) as problem:
             why = TOO_DEEP if isinstance(problem, RecursionError) else problem
             raise ValueError(f"{type_to_sql(t)} is written as JSON: {why}") from problem

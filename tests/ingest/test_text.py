@@ -252,6 +252,18 @@ def test_nested_values_that_do_not_fit(column: str, value: Any, why: str, tmp_pa
     assert why in caught.value.why
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_words_that_are_no_numbers_of_json_are_numbers_of_floats_only(word: str, tmp_path: Path) -> None:
+    """Many programs write them. As a VARIANT or STRING they would be kept as a text that nobody has written."""
+    columns = {"k": "INT NOT NULL", "d": "DOUBLE", "s": "STRING", "v": "VARIANT", "a": {"type": "ARRAY", "element": "STRING"}}
+    incoming = IncomingRows(schema_of(columns))
+    taken = rows_of(incoming, text_file(tmp_path, f'{{"k": 1, "d": {word}, "s": "{word}", "v": "{word}"}}', "a.json"))
+    assert (taken[0]["d"], taken[0]["s"]) == (word, word)
+    for column, value in (("s", word), ("v", word), ("v", f'{{"x": [{word}]}}'), ("a", f"[{word}]")):
+        with pytest.raises(BadInput, match=f"column '{column}'"):
+            rows_of(incoming, text_file(tmp_path, f'{{"k": 1, "{column}": {value}}}', "a.json"))
+
+
 @pytest.mark.parametrize(("t", "number"), [("DOUBLE", "1e999"), ("FLOAT", "1e39"), ("FLOAT", "-3.5e38"), ("FLOAT", "7" * 5_000)])
 def test_a_number_in_a_nested_value_does_not_become_infinite(t: str, number: str, tmp_path: Path) -> None:
     incoming = IncomingRows(schema_of({"k": "INT NOT NULL", "a": {"type": "ARRAY", "element": t}}))

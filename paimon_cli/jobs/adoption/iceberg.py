@@ -44,6 +44,10 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str], c
     malformed: tuple[type[Exception], ...] = (*DECODE_ERRORS, AssertionError, NotInstalledError, ValidationError)
     newest = chosen or _newest(storage, root, metadata_names)
     path = f"{root}/metadata/{newest}"
+    if newest.endswith(".gz.metadata.json"):
+        why = "metadata that is compressed by gzip is not read"
+        hint = "set write.metadata.compression-codec of the Iceberg table to none, commit to it once, and adopt it then"
+        raise NotSupported(f"{path} cannot be read", why, hint)
     try:
         metadata: Any = TableMetadataUtil.parse_raw(storage.read_bytes(path).decode())
         return _source(storage, root, metadata)
@@ -66,11 +70,11 @@ def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
     files = {name for name in names if name.endswith(".metadata.json")}
     if "version-hint.text" in names:
         hint = storage.read_bytes(f"{root}/metadata/version-hint.text").decode(errors="replace").strip()
-        number = plain_number(hint) if f"v{hint}.metadata.json" in files else None
-        if number is not None:
-            while f"v{number + 1}.metadata.json" in files:
+        number, versions = plain_number(hint), {_number(name): name for name in sorted(files) if name.startswith("v")}
+        if number is not None and number in versions:
+            while number + 1 in versions:
                 number += 1
-            return f"v{number}.metadata.json"
+            return versions[number]
     greatest = max(map(_number, files))
     newest = sorted(name for name in files if _number(name) == greatest)
     if len(newest) > 1:

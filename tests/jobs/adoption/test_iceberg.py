@@ -126,6 +126,14 @@ def test_refused(tmp_path: Path, harm: Callable[[Any], None], match: str) -> Non
     assert not (tmp_path / "t").exists()
 
 
+def test_compressed_metadata_is_not_supported(tmp_path: Path) -> None:
+    made = iceberg(tmp_path)
+    source = versions(made, "5", 5)
+    (source / "metadata" / "v5.metadata.json").rename(source / "metadata" / "v5.gz.metadata.json")
+    with pytest.raises(NotSupported, match="gzip"):
+        adopt(tmp_path, source)
+
+
 def versions(table: Any, hint: str, *numbers: int) -> Path:
     """The metadata of a Hadoop catalog: the last files of the table as versions with these numbers."""
     folder = place(table) / "metadata"
