@@ -156,6 +156,8 @@ class Pieces:
     # Input
     read_ahead_bytes: int = 32 << 20
     """Arrow bytes that a write decodes ahead."""
+    written_at_once_bytes: int = 1 << 20
+    """Rows in memory from which on threads decode and sort them ahead: to start with fewer takes longer than it saves."""
     sort_ahead_bytes: int = 16 << 20
     """The largest batch whose rows are routed and sorted ahead, which takes as much memory again."""
     quote_piece_bytes: int = 1 << 18

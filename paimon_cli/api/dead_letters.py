@@ -91,12 +91,13 @@ class DeadLetters:
             if not line.endswith(b"\n"):
                 file.write(b"\n")
 
-    def add(self, event: BadEvent, format: str) -> None:
+    def add(self, event: BadEvent, format: str) -> bool:
+        """Set an event apart. Returns whether it was not before."""
         if self._file is None:
-            return
+            return True
         text = event.text.decode(errors="surrogateescape")
         if (known := _identity(event.source, event.position, text)) in self._known:
-            return
+            return False
         self._known.add(known)
         facts = {
             "source": event.source,
@@ -107,6 +108,7 @@ class DeadLetters:
         }
         letter = json.dumps({"dead_letter": facts, "event": text}, separators=(",", ":"))
         self._file.write(letter.encode() + b"\n")
+        return True
 
     def expect_room(self) -> None:
         """Raise `BadInput` if there are too many to remember."""

@@ -14,7 +14,7 @@ from paimon_cli.api.ingest_schema import EventColumns, FollowingTable, refused_k
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.errors import BadInput, PaimonError, UsageError
 from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
 from paimon_cli.ingest.changes.derived_columns import event_millis
 from paimon_cli.ingest.changes.event_lines import BadEvent, Positions
@@ -32,11 +32,19 @@ if TYPE_CHECKING:
 KIND_COLUMN = "_ROW_KIND"
 
 
+class StoppingEvent(NamedTuple):
+    """An event that its table cannot take, at a position, and why."""
+
+    position: int
+    failure: PaimonError
+
+
 class PlacedRows(NamedTuple):
-    """Rows, and the position of the event of each."""
+    """Rows, and the position of the event of each. `stop`: the event before which they end, if the table cannot take one."""
 
     rows: pa.Table
     positions: Positions
+    stop: StoppingEvent | None = None
 
 
 @dataclass(kw_only=True)
@@ -113,8 +121,13 @@ class EventTable(FollowingTable):
         return numbered.without(lacks) if lacks.any() else numbered
 
     def _typed(self, rows: ChangeRows, events: TableEvents, schema: TableSchema, bad: list[BadEvent]) -> PlacedRows:
-        """The rows in the types of the table. Events with values that do not fit are added to `bad`, and left out."""
+        """The rows in the types of the table. Events with values that do not fit are added to `bad`, and left out.
+
+        A column of another kind stops the table at the first event with a value for it, wherever the events were cut: nulls fit.
+        """
         columns, wrong = dict[str, pa.Array](), dict[int, str]()
+        positions = events.read.lines.positions[rows.event]
+        stop: StoppingEvent | None = None
         for column in schema.fields:
             if column.name not in rows.cells:
                 if not column.type.nullable and column.default_value is None:
@@ -126,7 +139,11 @@ class EventTable(FollowingTable):
             except WrongType as problem:
                 what = f"{self.name}: column '{column.name}' is {type_to_sql(column.type)}, and events have {problem.found}"
                 why = problem.why or "types are only widened, within their kind"
-                raise BadInput(what, why, "alter the column, or map the table to a new one", column=column.name) from problem
+                failure = BadInput(what, why, "alter the column, or map the table to a new one", column=column.name)
+                failure.__cause__ = problem
+                at = int(positions[problem.row])
+                stop = StoppingEvent(at, failure) if stop is None or at < stop.position else stop
+                cells, misfits = pa.nulls(len(rows), arrow_type(column.type)), problem.cells
             wrong |= {cell.row: f"column '{column.name}' cannot take {shown(cell.value)}: {cell.why}" for cell in misfits}
             if not column.type.nullable and column.name not in schema.primary_keys and column.default_value is None:
                 nulls = np.flatnonzero(cells.is_null().to_numpy(zero_copy_only=False) & (rows.kinds != RowKind.DELETE))
@@ -138,8 +155,12 @@ class EventTable(FollowingTable):
             left_out = {int(event[row]): why for row, why in sorted(wrong.items(), reverse=True)}
             bad += [events.read.lines.bad(index, why, events.table.name) for index, why in left_out.items()]
             keep = ~np.isin(event, list(left_out))
-            table, event = table.filter(pa.array(keep)), event[keep]
-        return PlacedRows(table, events.read.lines.positions[event])
+            table, positions = table.filter(pa.array(keep)), positions[keep]
+        if stop is not None:
+            bad[:] = [one for one in bad if one.position < stop.position]
+            before = positions < stop.position
+            table, positions = table.filter(pa.array(before)), positions[before]
+        return PlacedRows(table, positions, stop)
 
     def in_order(self, parts: Sequence[PlacedRows]) -> pa.Table:
         """The rows of one block of events in the order in which they were read: each part is of one table of the source."""
@@ -152,7 +173,8 @@ class EventTable(FollowingTable):
         """All rows in the latest types: columns may have been added or widened since the first of them."""
         schema, tables = self.schema, list[pa.Table]()
         assert schema is not None
-        for part in parts:
+        alike = all(part.schema == parts[0].schema for part in parts)
+        for part in [pa.concat_tables(parts)] if alike else parts:
             given = dict(zip(part.column_names, part.columns, strict=True))
             columns = {column.name: _in_type(given.get(column.name), column.type, part.num_rows) for column in schema.fields}
             tables.append(pa.table({**columns, KIND_COLUMN: given[KIND_COLUMN].cast(pa.string())}))

@@ -20,6 +20,7 @@ import numpy as np
 
 from paimon_cli.api.dead_letters import MOST_SHOWN, DeadLetters, bad_event
 from paimon_cli.api.ingest_places import IngestPlace, TableNames
+from paimon_cli.api.ingest_rows import StoppingEvent
 from paimon_cli.api.ingest_schema import ColumnRoom, sequence_column
 from paimon_cli.api.ingest_site import IngestSite
 from paimon_cli.api.ingest_target import IngestTarget
@@ -57,7 +58,7 @@ class IngestRun:
     bad events are set apart. `gone`: of sources whose first events are gone, the position of the first one that is left.
     `behind`: of topics, how many events are yet to be read. `continued`: topics of which this run does not read the first
     events; `unread`: for such a topic, a table that has read nothing of it, so that its events are left out. `nameless`: bad
-    events that belong to no table. `leaves_out`: there are tables that the call does not choose.
+    events that belong to no table, and were not set apart before. `leaves_out`: there are tables that the call does not choose.
     """
 
     site: IngestSite
@@ -158,7 +159,6 @@ class IngestRun:
 
     def _apply_decoded(self, found: Decoded, marks: BlockMarks) -> None:
         bad, blocks = list(found.bad), dict[str, list[TableEvents]]()
-        self.nameless += len(bad)
         for events in found.events:
             target = self.by_source[events.table]
             if target.failure is None:
@@ -187,11 +187,13 @@ class IngestRun:
                 self.letters.flush()
             of_part = list(events.bad)
             try:
-                target.apply(events, marks, of_part)
+                stopping = target.apply(events, marks, of_part)
                 if of_part and self.stops:
                     first = min(of_part, key=lambda event: event.position)
-                    at = first.position
-                    raise bad_event(first)
+                    stopping = StoppingEvent(first.position, bad_event(first))
+                if stopping is not None:
+                    at = stopping.position
+                    raise stopping.failure
             except Exception as problem:  # not even a bug that one table meets holds the others back
                 failure = as_paimon_error(problem) if target.end_at(at) else failure
             bad += of_part
@@ -205,7 +207,8 @@ class IngestRun:
     def _set_apart(self, bad: Sequence[BadEvent]) -> None:
         """In the order in which they were read: so they are applied again."""
         for event in in_order_read(bad):
-            self.letters.add(event, self.format.name)
+            is_new = self.letters.add(event, self.format.name)
+            self.nameless += is_new and not event.table
 
     def stop(self, target: IngestTarget, failure: PaimonError) -> None:
         """Let a table take no more events."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable, PlacedRows
+from paimon_cli.api.ingest_rows import KIND_COLUMN, EventTable, PlacedRows, StoppingEvent
 from paimon_cli.api.ingested_table import APPLYING, STOPPED, IngestedTable
 from paimon_cli.commit.deduplication import last_commit
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -113,15 +113,18 @@ class IngestTarget(EventTable):
             self.table.refresh()
             self.open(self.table)
 
-    def apply(self, events: TableEvents, marks: BlockMarks, bad: list[BadEvent]) -> None:
-        """Convert events of a block to rows. Raises errors that stop the table.
+    def apply(self, events: TableEvents, marks: BlockMarks, bad: list[BadEvent]) -> StoppingEvent | None:
+        """Convert events of a block to rows. Returns the first one that the table cannot take, if there is one.
 
-        `bad`: those among the events that could not be read, to which others are added.
+        Raises errors that stop the table before all of them. `bad`: those among the events that could not be read, to which
+        others are added.
         """
         if events.truncates:
             self._truncate(events, marks)
         elif has_rows(events, bad):
             self.block.append(self.rows(events, bad))
+            return self.block[-1].stop
+        return None
 
     def end_at(self, position: int) -> bool:
         """Leave out this event of the block and those after it. Returns whether there was no such event before it."""
@@ -133,14 +136,14 @@ class IngestTarget(EventTable):
         """Hold the rows of the block in the order in which they were read, so that what is held is complete up to its mark."""
         block, end, self.block, self.end = self.block, self.end, [], None
         if end is not None:
-            block = [PlacedRows(rows.filter(pa.array(at < end)), at[at < end]) for rows, at in block]
+            block = [PlacedRows(rows.filter(pa.array(at < end)), at[at < end]) for rows, at, _ in block]
         mark = marks.end() if end is None else marks.before(end)
         if mark is not None:
             self.pending[marks.key] = mark
         parts = [part for part in block if part.rows.num_rows]
         if self.is_dry:
             for part in parts:
-                self._count(part.rows)
+                self.counts += counts_of(part.rows)
         elif parts:
             rows = self.in_order(parts)
             self.held.append(rows)
@@ -189,9 +192,6 @@ class IngestTarget(EventTable):
         marked = (MARKS_PROPERTY, marks_text(marks, self.user)), (TABLES_PROPERTY, tables_text(self.sources))
         return *marked, (LAG_PROPERTY, lag.text())
 
-    def _count(self, rows: pa.Table) -> None:
-        self.counts += counts_of(rows)
-
     def commit(self) -> None:
         """Commit the rows that are held, with the marks of their sources, as one snapshot.
 
@@ -202,10 +202,11 @@ class IngestTarget(EventTable):
         self.held, self.held_bytes, self.pending = [], 0, {}
         if not rows or self.table is None:
             return
+        counts = counts_of(pa.concat_tables([part.select([KIND_COLUMN]) for part in rows]))
         for attempt in range(MAX_COMMITS):
             marks = {**self.marks, **pending}
             try:
-                done = self._write(rows, marks)
+                done = self._write(rows, marks, counts)
             except Conflict:
                 if attempt == MAX_COMMITS - 1:
                     raise
@@ -221,12 +222,10 @@ class IngestTarget(EventTable):
         else:
             why = f"in each of {MAX_COMMITS} attempts another ingest of user {self.user} committed first"
             raise Conflict(f"events were not committed to {self.name}", why, "run it again, or give each its own --commit-user")
-        for part in rows:
-            self._count(part)
+        self.counts += counts
 
-    def _write(self, rows: Sequence[pa.Table], marks: Marks) -> WriteSummary:
+    def _write(self, rows: Sequence[pa.Table], marks: Marks, counts: Mapping[int, int]) -> WriteSummary:
         assert self.table is not None
-        counts = sum(map(counts_of, rows), Counter[int]())
         request = self.request(ArrowRows(self.united(rows), f"the events of {self.name}"), marks, counts)
         self.table.check_commit()
         return self.table._write(request, None)

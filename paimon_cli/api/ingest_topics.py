@@ -87,18 +87,25 @@ class TopicReading(EventReading):
             self.run.continued.add(key)
         self._ends[key] = self.run.apply(key, lines, int(lines.positions[0]), self._ends.get(key))
         if (name := self.run.unread.pop(key, None)) is not None:
-            self._read_again(partition, key, name)
+            self._read_again(partition, name)
 
-    def _read_again(self, partition: Partition, key: str, name: str) -> None:
+    def _read_again(self, partition: Partition, name: str) -> None:
         """Read a partition from where the group began, because a table has read nothing of it: it is new, or was created again.
         The other tables leave out what they have.
+
+        If it has read nothing of the topic, its rows may be in all partitions of this reader, whether or not events follow there.
         """
         self.run.commit()
-        self.run.continued.discard(key)
-        self._ends.pop(key, None)
-        self._held.pop(partition, None)
-        first = self.topics.read_again(partition)
-        self.run.site.runtime.warn(f"{partition.name} is read again from offset {first}, because {name} has read nothing of it")
+        again, marks = [partition], self.run.targets[name].marks
+        others = [one for one in self.topics.places if one.topic == partition.topic and one != partition]
+        if not any(self.topics.key(one) in marks for one in others):
+            again += [one for one in others if self.topics.places[one].is_continued]
+        for one in again:
+            self.run.continued.discard(self.topics.key(one))
+            self._ends.pop(self.topics.key(one), None)
+            self._held.pop(one, None)
+            first = self.topics.read_again(one)
+            self.run.site.runtime.warn(f"{one.name} is read again from offset {first}, because {name} has read nothing of it")
 
     def committed(self) -> None:
         if not any(target.failure is not None for target in self.run.targets.values()):

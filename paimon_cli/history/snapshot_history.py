@@ -41,6 +41,8 @@ class SnapshotHistory:
     storage: Storage
     layout: TableLayout
     _seen: list[Snapshot] = field(default_factory=list, compare=False, repr=False)
+    _parsed: list[tuple[bytes, Snapshot]] = field(default_factory=list, compare=False, repr=False)
+    """The content that `find` read last, and its snapshot: a commit reads the newest file several times, and parses it once."""
 
     @cached_property
     def _hint_ahead(self) -> Ahead[int | None]:
@@ -189,7 +191,7 @@ class SnapshotHistory:
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot with this id; None if it does not exist. Raises `DamagedFile` if its file holds something else."""
-        return read_snapshot(self.storage, self.layout, snapshot_id)
+        return read_snapshot(self.storage, self.layout, snapshot_id, parsed=self._parsed)
 
     def get(self, snapshot_id: int) -> Snapshot:
         """The snapshot with this id. Raises `NotFound`, whose message shows whether it has probably expired."""
@@ -336,11 +338,22 @@ class SnapshotHistory:
             return None
 
 
-def read_snapshot(storage: Storage, layout: TableLayout, snapshot_id: int, content: str = "snapshot") -> Snapshot | None:
-    """The snapshot in a `content` file, `snapshot` or `changelog`; None if the file does not exist. Raises `DamagedFile`."""
+def read_snapshot(
+    storage: Storage,
+    layout: TableLayout,
+    snapshot_id: int,
+    content: str = "snapshot",
+    parsed: list[tuple[bytes, Snapshot]] | None = None,
+) -> Snapshot | None:
+    """The snapshot in a `content` file, `snapshot` or `changelog`; None if the file does not exist. Raises `DamagedFile`.
+
+    `parsed`: the content of a file that was read before, and its snapshot, which is taken if this file has the same; replaced.
+    """
     path = layout.snapshot(snapshot_id) if content == "snapshot" else layout.changelog(snapshot_id)
     try:
-        snapshot = Snapshot.from_json(storage.read_bytes(path), path)
+        text = storage.read_bytes(path)
+        same = [snapshot for known, snapshot in parsed or () if known == text]
+        snapshot = same[0] if same else Snapshot.from_json(text, path)
     except FileNotFoundError:
         return None
     except DamagedFile as error:
@@ -352,6 +365,8 @@ def read_snapshot(storage: Storage, layout: TableLayout, snapshot_id: int, conte
         raise
     if snapshot.id != snapshot_id:
         raise DamagedFile(f"{content} file {path} is damaged", f"it holds the id {snapshot.id}", layout.if_damaged, path=path)
+    if parsed is not None:
+        parsed[:] = [(text, snapshot)]
     return snapshot
 
 

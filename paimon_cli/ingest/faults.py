@@ -44,12 +44,17 @@ class BadCells(Exception):
 
 
 class WrongType(Exception):
-    """The type of a whole column does not convert. `found`: its Arrow type as text; `why`: the reason, if that is not enough."""
+    """The type of a whole column does not convert. `found`: its Arrow type as text; `why`: the reason, if that is not enough.
+
+    `row`, `cells`: where `converted` raises it, the first row with a value of that type, and cells that are bad in themselves.
+    """
 
     def __init__(self, found: str, why: str = "") -> None:
         super().__init__(found, why)
         self.found = found
         self.why = why
+        self.row = 0
+        self.cells: list[BadCell] = []
 
 
 def shown(value: object) -> str:
@@ -115,11 +120,18 @@ def _refused(array: pa.Array, first: int, convert: Callable[[pa.Array], pa.Array
 
 
 def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, list[BadCell]]:
-    """The result of `convert(array)` with null for refused cells, and these cells in ascending order of rows."""
+    """The result of `convert(array)` with null for refused cells, and these cells in ascending order of rows.
+
+    Raises `WrongType`.
+    """
     cells: list[BadCell] = []
     while True:
         try:
             return convert(array), sorted(cells, key=lambda cell: cell.row)
+        except WrongType as wrong:
+            wrong.row = int(np.argmax(array.is_valid().to_numpy(zero_copy_only=False))) if len(array) else 0
+            wrong.cells = cells
+            raise
         except BadCells as refused:
             cells += refused.cells
             array = _null_at(array, [cell.row for cell in refused.cells])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -129,6 +130,8 @@ class ArrowRows(RowSource):
 
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         row, piece = 0, self.table.slice(split.start, split.length)
+        with suppress(pa.ArrowInvalid):  # dictionaries whose values together are more than their indices can number
+            piece = piece.combine_chunks()  # each batch is routed and sorted, and many small ones take longer than this copy
         batches = piece.to_batches(max_chunksize=PIECES.batch_rows) or [no_rows(piece.schema)]
         for batch in batches:
             yield RawRows(batch, np.arange(row, row + batch.num_rows))

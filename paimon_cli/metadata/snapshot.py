@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from json.encoder import encode_basestring
 from typing import Any
 
 from paimon_cli.errors import BeingDropped, DamagedFile, if_damaged
@@ -355,8 +356,10 @@ def dump_java_json(obj: object) -> str:
 def _render(obj: object, newline: str) -> str:
     if isinstance(obj, str):
         return _text(obj)
-    if obj is None or isinstance(obj, (bool, int)):
+    if obj is None or isinstance(obj, bool):
         return json.dumps(obj)
+    if isinstance(obj, int):
+        return int.__repr__(obj)
     if isinstance(obj, Decimal):
         return str(obj)
     if isinstance(obj, Mapping):
@@ -373,5 +376,5 @@ def _render(obj: object, newline: str) -> str:
 
 def _text(text: str) -> str:
     """A JSON string, with upper-case digits in escaped control characters, as Java writes them."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return _LOWER_ESCAPE.sub(lambda match: match[1] or "\\u00" + match[2].upper(), quoted)
+    quoted = encode_basestring(text)
+    return _LOWER_ESCAPE.sub(lambda match: match[1] or "\\u00" + match[2].upper(), quoted) if "\\" in quoted else quoted

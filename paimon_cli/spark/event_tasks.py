@@ -220,6 +220,8 @@ def _converted(table: EventTable, target: str, texts: Sequence[bytes]) -> pa.Rec
             events = pickle.loads(text)  # of a task of this job
             bad += events.bad
             parts.append(table.rows(events, bad))
+            if (stop := parts[-1].stop) is not None:
+                raise stop.failure
         rows = table.in_order(parts)
     except PaimonError as failure:
         return _one(_ROWS, target, 0, pickle.dumps(ConvertedRows(failure=failure)), b"")

@@ -32,6 +32,7 @@ BOUNDS = {
 finished partitions, policies, counts of reads, records of removals, manifests and their lists, index manifests, and index files
 (deletion vectors, hash indexes).
 """
+_BEGINNINGS = tuple(BOUNDS)
 OTHERS = _GB
 """Bytes of any other file that is read whole, such as the file indexes of a data file."""
 
@@ -39,6 +40,8 @@ OTHERS = _GB
 def bound_of(path: str) -> int:
     """The most bytes that may be read of the file at `path` as a whole."""
     name = path.rpartition("/")[2]
+    if not name.startswith(_BEGINNINGS):
+        return OTHERS
     return max((len(prefix), bound) for prefix, bound in [("", OTHERS), *BOUNDS.items()] if name.startswith(prefix))[1]
 
 

@@ -64,14 +64,16 @@ def write_rows(
 ) -> Written:
     """Write all splits. `on_rows` is called with the number of rows of each batch. After a failure all new files are removed.
 
-    `tallies` is filled with the tally of each split. With several `threads`, input is decoded and sorted ahead, and buckets are
-    merged, written and compacted in parallel at the end.
+    `tallies` is filled with the tally of each split. With several `threads`, input is decoded and sorted ahead, unless it is
+    little and in memory, and buckets are merged, written and compacted in parallel at the end.
     """
+    few = PIECES.written_at_once_bytes
+    ahead = 1 if sum(few if split.path else split.size for split in plan.splits) < few else threads
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:
-        with ReadAhead(batches, PIECES.read_ahead_bytes) if threads > 1 else nullcontext(batches) as rows:
-            writer.write_all(plan.placed(rows), on_rows)
+        with ReadAhead(batches, PIECES.read_ahead_bytes) if ahead > 1 else nullcontext(batches) as rows:
+            writer.write_all(plan.placed(rows), on_rows, ahead)
         return writer.finish()
 
 
@@ -112,9 +114,9 @@ class TableWriter:
             for bucket in self._buckets.values():
                 bucket.abort()
 
-    def write_all(self, batches: Iterable[pa.RecordBatch], on_rows: Callable[[int], None]) -> None:
-        """Write batches one by one. With several threads they are routed and sorted ahead, if the router allows that."""
-        threads = self._threads if self._router.routes_in_any_order else 1
+    def write_all(self, batches: Iterable[pa.RecordBatch], on_rows: Callable[[int], None], threads: int) -> None:
+        """Write batches one by one. With several `threads` they are routed and sorted ahead, if the router allows that."""
+        threads = threads if self._router.routes_in_any_order else 1
         with closing(map_ahead(self._routed_ahead, batches, threads)) as routed:
             for rows, pieces in routed:
                 self._add(pieces)

@@ -36,7 +36,8 @@ from scripts.bench.measure import MACHINE, MIN_ROUNDS, peak_megabytes
 
 GOALS = {"debezium": 300_000, WITH_SCHEMA: 150_000, "canal": 200_000, "maxwell": 250_000}
 WRITTEN, MEMORY, MEMORY_BESIDE = 50_000, 512, 100
-INTERVAL = 100
+INTERVAL = 60_000
+"""Milliseconds from one commit to the next: a round that takes longer commits in between, and is refused."""
 
 
 def least_cpu(works: list[Callable[[], object]], rounds: int) -> list[float]:

@@ -25,7 +25,7 @@ from paimon_cli.api.ingest_target import IngestTarget
 from paimon_cli.api.ingested_table import IngestedTable
 from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, PartialSuccess, Refused, UsageError
 from paimon_cli.pieces import PIECES
-from tests.event_streams import Row, Stream, canal, debezium, flat, maxwell, rows_of, with_schema, written
+from tests.event_streams import TYPES, Row, Stream, canal, debezium, flat, maxwell, rows_of, with_schema, written
 from tests.nightly import first
 
 KEYS = ["id"]
@@ -632,6 +632,37 @@ def test_bad_events_of_no_table_are_counted(tmp_path: Path) -> None:
     letters = str(tmp_path / "letters.json")
     with pytest.warns(UserWarning, match="2 bad events without the name of a table, set apart in .*letters.json"):
         Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=letters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the next run meets them again, and sets nothing apart
+        Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=letters)
+
+
+@pytest.mark.parametrize("on_error", ["fail", "letters.json"])
+@pytest.mark.parametrize("block", [1, 1 << 20], ids=["cut", "whole"])
+def test_a_column_of_another_kind_stops_its_table_at_its_first_value(
+    tmp_path: Path, block: int, on_error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the events are cut: those before it have null there, and are applied."""
+    monkeypatch.setattr(PIECES, "event_block_bytes", block)
+    dates = {**TYPES, "n": {"type": "int32", "optional": True}}
+    texts = {**dates, "day": {"type": "string", "optional": True}}
+    rows = [
+        {"id": 1, "day": 1, "n": 5},
+        {"id": 2, "day": None, "n": 5},
+        {"id": 3, "day": None, "n": "x"},
+        {"id": 4, "day": "x", "n": 5},
+    ]
+    events = [debezium("t", "c", None, row) for row in rows]
+    typed = [with_schema(events[0], dates), *(with_schema(event, texts) for event in events[1:])]
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    given["on_error"] = on_error if on_error == "fail" else str(tmp_path / on_error)
+    why = "cannot be applied" if on_error == "fail" else "column 'day' is DATE"
+    with pytest.warns(UserWarning, match="has stopped"), pytest.raises(BadInput, match=why):
+        Catalog(str(tmp_path)).ingest(written(tmp_path / "e.json", *typed), **given)
+    assert sorted(rows_of(tmp_path, "t")) == [1, 2]
+    if on_error != "fail":
+        letters = (tmp_path / on_error).read_text().splitlines()
+        assert [json.loads(json.loads(one)["event"])["after"]["id"] for one in letters] == [3]
 
 
 def test_a_truncation_in_one_file_does_not_bring_the_events_of_another_back(tmp_path: Path) -> None:

@@ -462,16 +462,32 @@ def test_a_table_that_is_created_again_gets_its_earlier_rows(kafka: Cluster, tmp
     ingest(tmp_path, url, primary_key="id")
     Catalog(str(tmp_path)).drop_table("shop.a")
     kafka.send("again", *added(range(50, 60)), created(4), *added(range(60, 70)))
-    with pytest.warns(UserWarning, match=r"again/0 is read again from offset 0, because shop\.a has read nothing of it"):
+    with pytest.warns(UserWarning, match=r"again/[01] is read again from offset 0, because shop\.a has read nothing of it"):
         planned = Catalog(str(tmp_path)).plan_ingest(url, format="debezium", into="shop", primary_key="id")
         assert {one.table: one.inserts for one in planned}["shop.a"] == 4
         ingest(tmp_path, url, primary_key="id")
-    assert sorted(rows_of(tmp_path, "a")) == ["1", "2", "4"], "no event of it was met in the other partition"
+    assert sorted(rows_of(tmp_path, "a")) == ["1", "2", "3", "4"], "also where no event of it follows"
     kafka.send("again", created(5), partition=1)
-    with pytest.warns(UserWarning, match="again/1 is read again"):
-        ingest(tmp_path, url, primary_key="id")
+    assert ingest(tmp_path, url, primary_key="id") == [("shop.a", 1)], "and once"
     assert sorted(rows_of(tmp_path, "a")) == ["1", "2", "3", "4", "5"] and amounts(tmp_path) == total(70)
     assert ingest(tmp_path, url) == [] and kafka.committed("again", "again") == [73, 2]
+
+
+def test_a_table_that_is_created_again_loses_and_doubles_nothing_of_all_partitions(kafka: Cluster, tmp_path: Path) -> None:
+    """An event in one partition fills it from all. Its sums show each event that is applied twice, or not."""
+    url = kafka.url("refilled", "?group=refilled")
+    summed(tmp_path)
+    for part in range(2):
+        kafka.send("refilled", *added(range(60))[part::2], *[created(9)] * part, partition=part)
+    ingest(tmp_path, url, primary_key="id")
+    Catalog(str(tmp_path)).drop_table("shop.s")
+    summed(tmp_path)
+    kafka.send("refilled", *added(range(60, 61)), partition=1)
+    with pytest.warns(UserWarning, match="is read again"):
+        ingest(tmp_path, url)
+    assert amounts(tmp_path) == total(61) and sorted(rows_of(tmp_path, "a")) == ["9"]
+    kafka.send("refilled", *added(range(61, 70)))
+    assert ingest(tmp_path, url) == [("shop.s", 9)] and amounts(tmp_path) == total(70)
 
 
 def test_what_a_group_left_out_stays_out(kafka: Cluster, tmp_path: Path) -> None:

@@ -52,6 +52,20 @@ def history(folder: Path, ids: list[int], latest: str | None = None, earliest: s
     return SnapshotHistory(CountingStorage(), TableLayout(str(folder)))
 
 
+def test_a_snapshot_is_parsed_once_and_again_when_its_file_is_another(tmp_path: Path) -> None:
+    """A commit reads the newest file several times, and another table may have its place meanwhile."""
+    past = history(tmp_path, [1, 2], latest="2")
+    found = past.find(2)
+    assert found is not None and past.latest() is found
+    history(tmp_path, [3], latest="3")
+    assert past.latest() == replace(SAMPLE, id=3, time_millis=300) and past.find(2) == found
+    (tmp_path / "snapshot/snapshot-2").write_text(replace(SAMPLE, id=2, commit_user="you").to_json())
+    assert past.find(2) == replace(SAMPLE, id=2, commit_user="you")
+    (tmp_path / "snapshot/snapshot-1").write_text(replace(SAMPLE, id=2, commit_user="you").to_json())
+    with pytest.raises(DamagedFile, match="it holds the id 2"):
+        past.find(1)
+
+
 @pytest.mark.parametrize("latest", ["9", "7", "3", "12", None, "", "x", "0", "-1", "99999999999999999999999", "9\n"])
 def test_the_latest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, latest: str | None) -> None:
     past = history(tmp_path, list(range(4, 10)), latest=latest)

@@ -52,6 +52,22 @@ def test_splits_cover_all_rows_once_and_share_the_size(monkeypatch: pytest.Monke
     assert GIVEN.nbytes - len(splits) <= sum(split.size for split in splits) <= GIVEN.nbytes
 
 
+def test_small_chunks_are_read_as_one_batch() -> None:
+    """Each batch is routed and sorted by itself."""
+    chunks = pa.concat_tables([GIVEN.slice(begin, 100) for begin in range(0, 1200, 100)])
+    (split,) = ArrowRows(chunks).plan()
+    (batch,) = IncomingRows(SCHEMA, source=ArrowRows(chunks)).read(split, Tally())
+    assert batch.num_rows == 1200 and read(ArrowRows(chunks)).equals(read(ArrowRows(GIVEN)))
+
+
+def test_chunks_whose_dictionaries_do_not_fit_into_one_are_read_one_by_one() -> None:
+    texts = [[f"{part}-{number}" for number in range(100)] for part in range(2)]
+    cells = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array(one)) for one in texts])
+    source = ArrowRows(pa.table({"v": cells}))
+    (split,) = source.plan()
+    assert [raw.batch.num_rows for raw in source.raw_rows(split, [], set())] == [100, 100]
+
+
 def test_arrow_data_without_rows_or_columns_is_one_split() -> None:
     (split,) = ArrowRows(GIVEN.slice(0, 0)).plan()
     assert list(IncomingRows(SCHEMA, source=ArrowRows(GIVEN.slice(0, 0))).read(split, Tally())) == []

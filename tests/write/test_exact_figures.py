@@ -19,7 +19,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage, FileChanges
 from paimon_cli.metadata.data_file_schema import merge_schema
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Step, StepTrace
+from paimon_cli.storage.threads import ReadAhead
+from paimon_cli.write import table_writer
 from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
 from paimon_cli.write.routers import Routed, UnawareRouter
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
@@ -71,6 +74,18 @@ class Slow:
         return CommitMessage(
             bucket.partition, bucket.bucket, bucket.total_buckets, compact=FileChanges(removed=bucket.files, added=(made,))
         )
+
+
+class Part(tuple[int, int]):
+    """A split of a file, which `Batches` reads."""
+
+    path, size = "file", 0
+
+
+class Rows(Part):
+    """A split of some rows in memory."""
+
+    path, size = "", PIECES.written_at_once_bytes // 2
 
 
 @dataclass(frozen=True)
@@ -268,7 +283,7 @@ def test_spilling_ends_where_the_disk_is_spent(tmp_path: Path, spent: int, may_s
 @pytest.mark.parametrize("threads", [1, 3])
 def test_splits_are_read_in_order_and_progress_is_heard_of(tmp_path: Path, threads: int) -> None:
     context, _ = table(tmp_path, bucket=3)
-    plan = replace(plan_of(context), splits=((0, 10), (10, 6)))
+    plan = replace(plan_of(context), splits=(Part((0, 10)), Part((10, 6))))
     tallies: dict[int, Tally] = {}
     heard: list[int] = []
     written = write_rows(plan, tallies, heard.append, threads)
@@ -278,13 +293,28 @@ def test_splits_are_read_in_order_and_progress_is_heard_of(tmp_path: Path, threa
     assert all(STAMP in file.replace("-", "") for file in data_files(context))
 
 
+@pytest.mark.parametrize("kind, count, is_ahead", [(Rows, 1, False), (Rows, 2, True), (Part, 1, True)])
+def test_a_few_rows_in_memory_are_not_handed_to_other_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Part], count: int, is_ahead: bool
+) -> None:
+    context, _ = table(tmp_path, bucket=3)
+    begun = list[int]()
+
+    def ahead(items: Iterator[pa.RecordBatch], size: int) -> ReadAhead[pa.RecordBatch]:
+        begun.append(size)
+        return ReadAhead(items, size)
+
+    monkeypatch.setattr(table_writer, "ReadAhead", ahead)
+    written = write_rows(replace(plan_of(context), splits=(kind((0, 5)),) * count), {}, threads=3)
+    assert bool(begun) == is_ahead and written.messages
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_split_that_fails_removes_all_files(tmp_path: Path, threads: int) -> None:
     context, _ = table(tmp_path, bucket=3, write_buffer_size="60 b", write_buffer_spillable="false")
     compaction = Slow()
-    plan = replace(
-        plan_of(context, compaction=CompactionWhileWriting(compaction)), splits=((0, 40), (40, 6)), incoming=Batches(context, 40)
-    )
+    splits = Part((0, 40)), Part((40, 6))
+    plan = replace(plan_of(context, compaction=CompactionWhileWriting(compaction)), splits=splits, incoming=Batches(context, 40))
     with pytest.raises(StorageUnavailable, match="input has gone"):
         write_rows(plan, {}, threads=threads)
     assert data_files(context) == set()

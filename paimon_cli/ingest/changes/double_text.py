@@ -34,15 +34,12 @@ def double_texts(cells: pa.Array) -> pa.Array:
     with np.errstate(invalid="ignore"):
         size = np.abs(numbers)
         plain = ((size >= _LOW) & (size < _HIGH)) | ~cells.is_valid().to_numpy(zero_copy_only=False)
-    texts = cells.cast(pa.string())
-    texts = pc.if_else(pc.match_substring(texts, "."), texts, pc.binary_join_element_wise(texts, ".0", ""))
-    odd = pc.and_(pa.array(~plain), cells.is_valid())
-    if pc.any(odd).as_py():  # with exponents
-        others = [double_text(value) for value in numbers[odd.to_numpy(zero_copy_only=False)].tolist()]
-        texts = pc.replace_with_mask(texts, odd, pa.array(others, pa.string()))
-    exponents = pc.and_(pc.match_substring(texts, "e"), pc.invert(odd))
-    if pc.any(exponents).as_py():
-        mask = pc.fill_null(exponents, False)
-        others = [double_text(value) for value in numbers[mask.to_numpy(zero_copy_only=False)].tolist()]
-        texts = pc.replace_with_mask(texts, mask, pa.array(others, pa.string()))
+    texts, odd = cells.cast(pa.string()), ~plain
+    with np.errstate(invalid="ignore"):
+        whole = ~odd & (numbers == np.floor(numbers))
+    if whole.any():
+        texts = pc.if_else(pa.array(whole), pc.binary_join_element_wise(texts, ".0", ""), texts)
+    if odd.any():  # with exponents
+        others = [double_text(value) for value in numbers[odd].tolist()]
+        texts = pc.replace_with_mask(texts, pa.array(odd), pa.array(others, pa.string()))
     return texts

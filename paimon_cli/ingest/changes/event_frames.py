@@ -36,6 +36,13 @@ class FramedEvents:
     at: Indices
     repeated: tuple[Mapping[str, Any], ...]
     codes: Indices
+    _fields: dict[tuple[str, str], pa.Array | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def field(self, key: str, name: str) -> pa.Array | None:
+        """The values of this name in the objects at a key of the frames. All tables ask for the same ones."""
+        if (key, name) not in self._fields:
+            self._fields[key, name] = field_of(self.columns[key], name)
+        return self._fields[key, name]
 
     def take(self, kept: Indices) -> FramedEvents:
         """Those of some events of the block."""
@@ -74,7 +81,7 @@ class FrameParts(EventParts):
     def inner(self, key: str, name: str) -> pa.Array | None:
         if key not in self.framed.columns:
             return super().inner(key, name)
-        found = field_of(self.framed.columns[key], name)
+        found = self.framed.field(key, name)
         return None if found is None else found.take(pa.array(self.at))
 
     def last(self, key: str) -> Any:
@@ -97,6 +104,8 @@ class FrameParts(EventParts):
         if not self.framed.repeated:
             return super().changes(key)
         numbers, places = np.unique(self.framed.codes[self.at], return_inverse=True)
+        if len(numbers) < 2:  # as almost always: all events have one text there
+            return np.zeros(max(len(places) - 1, 0), bool)
         texts = [_texts_of(self.framed.repeated[number].get(key)) for number in numbers]
         names = dict.fromkeys(name for one in texts for name in one)
         columns = (pa.array([one.get(name) for one in texts], pa.string()).take(pa.array(places)) for name in names)

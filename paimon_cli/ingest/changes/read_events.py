@@ -56,12 +56,15 @@ class EventParts(Mapping[str, pa.Array]):
 
 
 def changes_in(columns: Iterable[pa.Array], count: int) -> Flags:
-    """Of `count` rows but the last, whether the next one has another text in a column, nulls being the text before."""
-    found = np.zeros(max(count - 1, 0), bool)
+    """Of `count` rows but the last, whether the next one has another text in a column, nulls being the text before, or has texts
+    where that one has none at all, or none.
+    """
+    found, told = np.zeros(max(count - 1, 0), bool), np.zeros(count, bool)
     for cells in columns:
+        told |= cells.is_valid().to_numpy(zero_copy_only=False)
         codes = pc.fill_null_forward(cells).dictionary_encode().indices
         found |= np.diff(pc.fill_null(codes, -1).to_numpy()) != 0
-    return found
+    return found | (told[1:] != told[:-1])
 
 
 @dataclass(frozen=True)

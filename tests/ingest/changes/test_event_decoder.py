@@ -26,6 +26,7 @@ from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wan
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
+from tests.ingest.changes.test_event_cuts import USUAL_OF_CANAL
 
 KEY = ChangeKey(["id"])
 
@@ -423,6 +424,24 @@ def test_each_event_of_canal_has_the_types_that_it_declares(is_cut: bool) -> Non
     assert [type_to_sql(one.form("v").type) for one in found] == ["DOUBLE", "FLOAT", "DOUBLE"]
     assert [[row["id"] for _, row in rows(one)] for one in found] == [["0", "1"], ["2", "3"], ["4"]]
     assert [one.begin for one in found] == [sum(len(line) + 1 for line in text[:n]) for n in (0, 2, 4)]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_an_event_of_canal_without_types_does_not_take_those_of_its_block(is_cut: bool) -> None:
+    events = [canal("t", "c", None, {"id": n, "v": "0.1"}) for n in range(5)]
+    for event, types in zip(events, [None, {"id": "int", "v": "double"}, None, None, {"id": "int", "v": "double"}], strict=True):
+        event["mysqlType"] = types
+    text = [json.dumps(event, separators=(",", ":") if is_cut else (", ", ": ")) for event in events]
+    found = decoded("canal", *text).events
+    assert [one.form("v").is_declared for one in found] == [False, True, False, True]
+    assert [[row["id"] for _, row in rows(one)] for one in found] == [["0"], ["1"], ["2", "3"], ["4"]]
+
+
+def test_types_that_all_events_share_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their columns are not built to find no difference."""
+    monkeypatch.setattr("paimon_cli.ingest.changes.event_frames.changes_in", None)
+    (found,) = decoded("canal", *[USUAL_OF_CANAL] * 5).events
+    assert len(found.read.lines) == 5
 
 
 def test_a_type_that_only_later_events_declare_is_not_that_of_earlier_ones() -> None:
