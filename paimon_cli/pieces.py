@@ -26,6 +26,8 @@ class Pieces:
     """Rows that are encoded as ORC at a time."""
     avro_block_rows: int = 2_000
     """Rows of a block of an Avro data file."""
+    avro_encoded_blocks: int = 8
+    """Blocks of an Avro data file that are encoded together."""
     row_group_bytes: int = 32 << 20
     """Arrow bytes of a row group: what a writer holds in memory."""
     least_group_bytes: int = 2 << 20

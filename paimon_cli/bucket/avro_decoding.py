@@ -1,7 +1,8 @@
 """Decodes blocks of an Avro data file as Arrow columns, without a Python object for each cell.
 
-`avro_columns` finds the values of many blocks at a time. Records with nested values, with numbers of more than eight bytes, or
-in few large blocks, are decoded one by one (`avro_rows`), and so is what is malformed, so that it is refused in the same words.
+`avro_records` finds where the records begin, `avro_columns` their values, all records at a time. If some have long texts, as many
+records are decoded at a time as there are blocks. Records with nested values or with numbers of more than eight bytes are decoded
+one by one (`avro_rows`), and so is what is malformed, so that it is refused in the same words.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.byte_slices import ByteSlices
 from paimon_cli.metadata.avro_columns import BEGIN, END, NULL_NUMBER, PADDING, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_records import record_sizes
 from paimon_cli.pieces import PIECES
 
 _WORD = 8
+_TARGETS = {"string": pa.string(), "bytes": pa.binary(), "boolean": pa.bool_(), "float": pa.float32(), "double": pa.float64()}
 _INTEGERS = {pa.int8(), pa.int16(), pa.int32(), pa.int64()}
 
 
@@ -26,16 +29,23 @@ def decoded_blocks(schema: Any, blocks: Sequence[tuple[int, bytes]], targets: Ma
     `schema`: of a record, without logical types other than decimal; `targets`: of fields that it has. Raises `NotColumnar`.
     """
     counts, sizes = (np.array(numbers, np.int64) for numbers in ([c for c, _ in blocks], [len(c) for _, c in blocks]))
-    if counts.min(initial=0) < 0 or int(counts.sum()) < int(counts.max()) * PIECES.avro_lanes:
+    total = int(counts.sum())
+    if counts.min(initial=0) < 0:
         raise NotColumnar
     kinds = {field["name"]: _kind(field["type"]) for field in schema["fields"]}
     wanted = {name for name in targets if _is_decoded(kinds[name], targets[name])}
     if len(wanted) < len(targets):
         raise NotColumnar
-    data = np.frombuffer(b"".join([*(content for _, content in blocks), bytes(PADDING)]), np.uint8)
+    content = b"".join(content for _, content in blocks)
+    try:
+        sizes = record_sizes(schema, content, counts, sizes)
+        counts = np.ones(total, np.int64)
+    except NotColumnar:
+        if total < int(counts.max()) * PIECES.avro_lanes:
+            raise
+    data = np.frombuffer(content + bytes(PADDING), np.uint8)
     ranges = {f"{name}.{end}" for name in wanted for end in (BEGIN, END)}
     found = decode_columns(data, schema, counts, sizes, wanted | ranges)
-    total = int(counts.sum())
     return [_column(data, found, name, target, total) for name, target in targets.items()]
 
 
@@ -54,7 +64,7 @@ def _is_decoded(kind: Any, target: pa.DataType) -> bool:
     name = kind["type"] if isinstance(kind, dict) else kind
     if name in ("int", "long"):
         return target in _INTEGERS or pa.types.is_temporal(target)
-    return (name == "string" and target == pa.string()) or (name == "bytes" and target == pa.binary())
+    return bool(_TARGETS.get(name) == target)
 
 
 def _column(data: np.ndarray, found: Mapping[str, np.ndarray], name: str, target: pa.DataType, total: int) -> pa.Array:
@@ -67,9 +77,18 @@ def _column(data: np.ndarray, found: Mapping[str, np.ndarray], name: str, target
     starts, lengths = np.where(absent, 0, begins), np.where(absent, 0, ends - begins)
     if pa.types.is_decimal128(target):
         return _decimals(data, starts, lengths, absent, target)
+    if pa.types.is_boolean(target) or pa.types.is_floating(target):
+        return _fixed(ByteSlices(data, starts, lengths), absent, target)
     values = ByteSlices(data, starts, lengths).binary(starts, lengths)
     values = values if target == pa.binary() else values.cast(target)
     return pa.Array.from_buffers(target, total, [_validity(absent), *values.buffers()[1:]]) if absent.any() else values
+
+
+def _fixed(slices: ByteSlices, absent: np.ndarray, target: pa.DataType) -> pa.Array:
+    numbers = slices.fixed(slices.starts, "u1" if pa.types.is_boolean(target) else f"<f{target.bit_width // 8}")
+    if pa.types.is_boolean(target) and (numbers[~absent] > 1).any():
+        raise NotColumnar
+    return pa.array(numbers, mask=absent if absent.any() else None).cast(target)
 
 
 def _validity(absent: np.ndarray) -> pa.Buffer:

@@ -1,7 +1,7 @@
 """Reads and writes Avro data files as Arrow batches (FORMAT.md, section 7.2; Java AvroSchemaConverter).
 
-Avro stores whole records. Files of many blocks of plain columns are decoded by column (`avro_decoding`); otherwise, and when they
-are written, each cell becomes a Python object on the way.
+Avro stores whole records. They are encoded by column (`avro_encoding`), and files of many blocks of plain columns are decoded by
+column (`avro_decoding`). In other files each cell becomes a Python object on the way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from paimon_cli.bucket.avro_decoding import decoded_blocks
+from paimon_cli.bucket.avro_encoding import encoded_blocks
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
 from paimon_cli.datatypes.data_type import (
     ArrayType,
@@ -123,11 +124,6 @@ def stored_type(t: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(t):
         return pa.struct([pa.field(field.name, stored_type(field.type)) for field in t])
     return t
-
-
-def holds_maps(t: DataType) -> bool:
-    """Whether the type is a MAP or MULTISET, or contains one."""
-    return any(isinstance(part, (MapType, MultisetType)) for part in t.parts())
 
 
 _RECORD = "org.apache.paimon.avro.generated.record"
@@ -246,30 +242,10 @@ class AvroRows:
         self._blocks = ContainerWriter(sink, RecordSchema(schema), codec, zstd_level)
 
     def write(self, rows: pa.Table) -> None:
-        for batch in rows.to_batches(max_chunksize=PIECES.avro_block_rows):
-            columns = [_cells(batch.column(i), field.type) for i, field in enumerate(self._fields)]
-            names = [field.name for field in self._fields]
-            self._blocks.append([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+        types = [field.type for field in self._fields]
+        for batch in rows.to_batches(max_chunksize=PIECES.avro_block_rows * PIECES.avro_encoded_blocks):
+            for count, content in encoded_blocks(list(zip(batch.columns, types, strict=True)), PIECES.avro_block_rows):
+                self._blocks.append_block(count, content)
 
     def close(self) -> None:
         self._blocks.finish()
-
-
-def _cells(column: pa.Array, t: DataType) -> list[Any]:
-    stored: list[Any] = retyped(column, stored_type(column.type), pa.Array.cast).to_pylist()
-    return [_avro_cell(cell, t) for cell in stored] if holds_maps(t) else stored
-
-
-def _avro_cell(cell: Any, t: DataType) -> Any:
-    """The inverse of `_map_cells`: maps as Avro stores them."""
-    if cell is None:
-        return None
-    if isinstance(t, (MapType, MultisetType)):
-        key, value = t.key, t.value
-        pairs = [(_avro_cell(k, key), _avro_cell(v, value)) for k, v in cell]
-        return dict(pairs) if isinstance(key, StringType) else [{"key": k, "value": v} for k, v in pairs]
-    if isinstance(t, ArrayType):
-        return [_avro_cell(item, t.element) for item in cell]
-    if isinstance(t, RowType):
-        return {field.name: _avro_cell(cell[field.name], field.type) for field in t.fields}
-    return cell

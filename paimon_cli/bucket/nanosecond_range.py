@@ -6,7 +6,7 @@ those of ORC files. Before 1970, its ORC writer and Java's readers disagree abou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from paimon_cli.bucket.parquet_chunks import footer_bytes
 from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.parquet_footer import INT96_BYTES, closed, with_int96_as_bytes
 
 NANOS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 LARGEST = 2**63 - 1
@@ -63,18 +65,26 @@ def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]
     return [name for name in columns if name in holding]
 
 
+def raw_int96(source: BinaryIO) -> pq.ParquetFile:
+    """The Parquet file with its INT96 columns as the bytes that they are. Raises `pa.ArrowInvalid` for a damaged footer."""
+    try:
+        footer = with_int96_as_bytes(footer_bytes(source))
+    except (ValueError, LookupError) as problem:
+        raise pa.ArrowInvalid(f"its footer is damaged: {problem}") from problem
+    return pq.ParquetFile(source, metadata=pq.read_metadata(pa.BufferReader(closed([], footer))))
+
+
 def checked_int96(
     batches: Iterator[pa.RecordBatch], again: BinaryIO, columns: list[str], batch_rows: int, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """The batches unchanged. Raises `NotSupported` for the first value outside the range of 64-bit nanoseconds.
 
-    `again`: the same file, from which the columns are read a second time in microseconds, to detect such values.
+    `again`: the same file, from which the columns are read a second time as bytes, to detect such values.
     """
-    reader = pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
-    coarse = reader.iter_batches(batch_rows, groups, columns=columns, use_threads=False)
-    for batch, rough in zip(batches, coarse, strict=True):
+    stored = raw_int96(again).iter_batches(batch_rows, groups, columns=columns, use_threads=False)
+    for batch, raw in zip(batches, stored, strict=True):
         for name in columns:
-            if not _same_times(batch.column(name), rough.column(name)):
+            if any((~_Times.of(leaf).are_near).any() for leaf in _byte_leaves(raw.column(name))):
                 raise NotSupported(
                     f"column {name} holds a timestamp before 1677 or after 2262",
                     "this version keeps TIMESTAMP(7..9) as 64-bit nanoseconds",
@@ -84,60 +94,87 @@ def checked_int96(
         yield batch
 
 
-def with_far_int96(batch: pa.RecordBatch, rough: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+def with_far_int96(batch: pa.RecordBatch, raw: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """A batch read from Parquet, with the INT96 `columns` in microseconds if they hold times that nanoseconds do not.
 
-    `rough`: the same columns read in microseconds. Raises `NotSupported` for such times in a nested column, or beside times with
-    nanoseconds.
+    `raw`: the same columns as bytes. Raises `NotSupported` for such times in a nested column, or if a time has nanoseconds.
     """
     for name in columns:
-        nanos, micros = batch.column(name), rough.column(name)
-        if _same_times(nanos, micros):
+        leaves = [_Times.of(leaf) for leaf in _byte_leaves(raw.column(name))]
+        if all(times.are_near.all() for times in leaves):
             continue
-        if not pa.types.is_timestamp(nanos.type):
+        column = batch.column(name)
+        what = f"column {name} holds a timestamp before 1677 or after 2262"
+        if not pa.types.is_timestamp(column.type):
             why = "it is nested, and this version reads such times as 64-bit nanoseconds"
-            raise NotSupported(f"column {name} holds a timestamp before 1677 or after 2262", why, "leave it out", column=name)
-        exact = nanos.cast(pa.int64()).fill_null(0).to_numpy()
-        fine, coarse = exact // 1000, micros.cast(pa.int64()).fill_null(0).to_numpy()
-        near = _holds(fine, coarse)
-        if (exact[near] % 1000).any():
-            why = "and others with nanoseconds; this version keeps either"
+            raise NotSupported(what, why, "leave it out", column=name)
+        (times,) = leaves
+        if times.digits.any():
+            why = "and times with nanoseconds; this version keeps either"
             raise NotSupported(f"column {name} holds timestamps before 1677 or after 2262", why, "round them", column=name)
-        times = pa.array(np.where(near, fine, coarse), mask=nanos.is_null().to_numpy(zero_copy_only=False)).cast(micros.type)
-        batch = batch.set_column(batch.schema.get_field_index(name), name, times)
+        if (np.abs(times.days) > _MOST_DAYS).any():
+            raise NotSupported(what, "64 bits do not even hold its microseconds", "leave it out", column=name)
+        absent = raw.column(name).is_null().to_numpy(zero_copy_only=False)
+        found = pa.array(times.micros, mask=absent).cast(pa.timestamp("us", column.type.tz))
+        batch = batch.set_column(batch.schema.get_field_index(name), name, found)
     return batch
 
 
-def _same_times(nanos: pa.Array, micros: pa.Array) -> bool:
-    pairs = zip(timestamp_leaves(nanos), timestamp_leaves(micros), strict=True)
-    return all(_same_leaf(fine, rough) for fine, rough in pairs)
+_EPOCH = 2_440_588
+"""The Julian day 1970-01-01."""
+_MICROS_PER_DAY = 86_400_000_000
+_MOST_DAYS = 100_000_000
+"""The microseconds of so many days fit into 64 bits."""
+_INT96 = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 
 
-def _same_leaf(nanos: pa.Array, micros: pa.Array) -> bool:
-    """Whether both arrays hold the same times."""
-    fine = nanos.cast(pa.int64()).fill_null(0).to_numpy() // 1000
-    return bool(_holds(fine, micros.cast(pa.int64()).fill_null(0).to_numpy()).all())
+class _Times:
+    """INT96 timestamps, zero where there is a null: `days` since 1970, `micros` since then, and the nanoseconds (`digits`) after
+    the last whole microsecond.
 
-
-def _holds(fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which times are the same when they are read as nanoseconds (`fine`, divided by 1000) and as microseconds.
-
-    Java writes times before 1970 with negative nanoseconds of the day, which Arrow reads in microseconds as 2^64 ns too late. So
-    the years 2262 to 2554 cannot be distinguished from such times, and are accepted.
+    The nanoseconds of the day may be negative, as Java writes them for times before 1970.
     """
-    difference = np.abs(coarse - fine)
-    return (difference <= 1) | ((fine < 0) & (np.abs(coarse - fine - 2**64 // 1000) <= 1))
+
+    def __init__(self, stored: NDArray[np.void]) -> None:
+        self.days = stored["day"].astype(np.int64) - _EPOCH
+        self.digits = stored["nanos"] % 1000
+        days = np.clip(self.days, -_MOST_DAYS, _MOST_DAYS)
+        self.micros = days * _MICROS_PER_DAY + stored["nanos"] // 1000
+
+    @staticmethod
+    def of(leaf: pa.Array) -> _Times:
+        stored = np.zeros(len(leaf), _INT96)
+        stored["day"] = _EPOCH
+        present = leaf.drop_null()
+        values = np.frombuffer(present.buffers()[1] or b"", _INT96)[present.offset : present.offset + len(present)]
+        stored[leaf.is_valid().to_numpy(zero_copy_only=False)] = values
+        return _Times(stored)
+
+    @property
+    def are_near(self) -> NDArray[np.bool_]:
+        """Which of them 64-bit nanoseconds hold."""
+        last, digits = divmod(LARGEST, 1000)
+        return (np.abs(self.micros) < last) | ((self.micros == last) & (self.digits <= digits))
 
 
 def timestamp_leaves(column: pa.Array) -> Iterator[pa.Array]:
     """The timestamps of a column, at any depth."""
-    if pa.types.is_timestamp(column.type):
+    return _leaves(column, pa.types.is_timestamp)
+
+
+def _byte_leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The INT96 values of a column of `raw_int96`, at any depth."""
+    return _leaves(column, pa.binary(INT96_BYTES).equals)
+
+
+def _leaves(column: pa.Array, is_wanted: Callable[[pa.DataType], bool]) -> Iterator[pa.Array]:
+    if is_wanted(column.type):
         yield column
     elif pa.types.is_struct(column.type):
         for field in column.flatten():
-            yield from timestamp_leaves(field)
+            yield from _leaves(field, is_wanted)
     elif pa.types.is_map(column.type):
-        yield from timestamp_leaves(column.keys)
-        yield from timestamp_leaves(column.items)
+        yield from _leaves(column.keys, is_wanted)
+        yield from _leaves(column.items, is_wanted)
     elif pa.types.is_list(column.type):
-        yield from timestamp_leaves(column.flatten())
+        yield from _leaves(column.flatten(), is_wanted)

@@ -54,7 +54,7 @@ from paimon_cli.datatypes.internal_values import (
 from paimon_cli.datatypes.value_texts import calendar_texts, escaped, float_texts, hex_texts, quoted, replaced
 from paimon_cli.datatypes.variant_building import variant_of
 from paimon_cli.datatypes.variant_columns import holds_variants
-from paimon_cli.datatypes.variant_text import variant_text, variant_texts, variant_value
+from paimon_cli.datatypes.variant_text import parsed, variant_text, variant_texts, variant_value
 from paimon_cli.options.option_text import json_text, shortened, without_controls
 
 
@@ -111,7 +111,7 @@ def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any
         return [None if value is None else value.hex() for value in array.to_pylist()]
     if isinstance(t, VariantType):
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        return [None if text is None else json.loads(text) for text in variant_texts(array).to_pylist()]
+        return [None if text is None else parsed(text) for text in variant_texts(array).to_pylist()]
     texts = calendar_texts(array, t)
     return list(texts.to_pylist()) if texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.value_texts import escaped, quoted
 from paimon_cli.datatypes.variant_columns import TextBudget, in_order
 from paimon_cli.datatypes.variant_leaf_texts import decoded, leaf_texts
-from paimon_cli.datatypes.variant_nodes import NodeKind, NodeLevel, Variants
+from paimon_cli.datatypes.variant_nodes import MalformedVariant, NodeKind, NodeLevel, Variants
 
 
 def node_texts(variants: Variants, roots: NodeLevel, budget: TextBudget | None = None, depth: int = 0) -> pa.StringArray:
@@ -60,11 +60,21 @@ def _within(variants: Variants, level: NodeLevel, texts: pa.StringArray, above: 
     first = last + 1 - above.counts[parents]
     brackets = above.kinds[parents] - NodeKind.OBJECT
     names, numbers = _names(variants, level)
+    _refuse_repeated(level, np.repeat(parents, above.counts[parents]), names.dictionary_encode().indices.to_numpy()[numbers])
     before = pa.concat_arrays([pc.binary_join_element_wise(mark, names, "") for mark in (",", "{", "[")])
     marks, ends = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int8)
     marks[first], ends[last] = 1 + brackets, 1 + brackets
     after = pa.array(["", "}", "]"]).take(pa.array(ends))
     return pc.binary_join_element_wise(before.take(pa.array(marks * len(names) + numbers)), texts, after, "")
+
+
+def _refuse_repeated(level: NodeLevel, parents: np.ndarray, names: np.ndarray) -> None:
+    """Raise `MalformedVariant` for an object with two fields of one name: readers take either."""
+    fields = np.flatnonzero(level.key_lengths >= 0)
+    order = fields[np.lexsort((names[fields], parents[fields]))]
+    again = (np.diff(parents[order]) == 0) & (np.diff(names[order]) == 0)
+    if again.any():
+        raise MalformedVariant(int(level.rows[order[np.flatnonzero(again)[0]]]), "an object has two fields of one name")
 
 
 def _names(variants: Variants, level: NodeLevel) -> tuple[pa.StringArray, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.column_cast import cast_column
 from paimon_cli.datatypes.data_type import STRING, TIMESTAMP_ROOTS, DataType, NestedType
 from paimon_cli.datatypes.variant_columns import of_variants
@@ -38,10 +39,11 @@ def parse_variant_path(text: str) -> Steps:
     return tuple(steps)
 
 
-def variant_get(column: pa.StructArray, steps: Steps, t: DataType) -> pa.Array:
+def variant_get(column: pa.StructArray, steps: Steps, t: DataType, *, tries: bool = False) -> pa.Array:
     """The part of each VARIANT at a path, as `arrow_type(t)`; null where there is none, and for a null of JSON.
 
-    An object or array becomes text as JSON. Raises `UsageError` for a part that is no value of the type, `DamagedFile`.
+    An object or array becomes text as JSON. Raises `DamagedFile`, and `UsageError` for a part that is no value of the type; with
+    `tries` such a part is null.
     """
     if isinstance(t, NestedType):
         raise UsageError(
@@ -50,11 +52,23 @@ def variant_get(column: pa.StructArray, steps: Steps, t: DataType) -> pa.Array:
     texts = of_variants(column, pa.string(), lambda variants: _part_texts(variants, steps))
     if t.root in TIMESTAMP_ROOTS:
         texts = pc.replace_substring_regex(texts, _UTC, "")
+    if tries:
+        encoded = texts.dictionary_encode()
+        return pa.concat_arrays([pa.array([], arrow_type(t)), *_tried(encoded.dictionary, t)]).take(encoded.indices)
     try:
         return cast_column(texts, STRING, t)
     except UsageError as problem:
         hint = "read it as a STRING"
         raise UsageError(f"variant_get: {problem.what}", "this part of a VARIANT is no value of the type", hint) from problem
+
+
+def _tried(texts: pa.StringArray, t: DataType) -> list[pa.Array]:
+    """The texts as values of the type, in pieces. A piece with a text that is none is halved, until it has only that."""
+    try:
+        return [cast_column(texts, STRING, t)]
+    except UsageError:
+        half = len(texts) // 2
+        return [*_tried(texts[:half], t), *_tried(texts[half:], t)] if half else [pa.nulls(1, arrow_type(t))]
 
 
 def _part_texts(variants: Variants, steps: Steps) -> pa.StringArray:

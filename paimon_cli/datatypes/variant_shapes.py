@@ -203,6 +203,7 @@ class _ShapedTexts:
         starts, lengths = self._variants.names_of(np.full(len(ids), nodes.rows[0]), ids)
         self._budget.spend(len(nodes.rows), len(nodes.rows) * int(lengths.sum()))
         names = decoded(self._variants.names.binary(starts, lengths), nodes.rows[:1])
+        _expect(np.array(len(names.unique()) == len(names)))
         return quoted(escaped(names)).to_pylist()
 
     def _array(self, nodes: _Nodes, layout: _Layout, counts: np.ndarray, depth: int) -> list[str | pa.StringArray]:

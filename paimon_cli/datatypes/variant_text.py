@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -37,5 +39,15 @@ def variant_text(value: tuple[bytes, bytes]) -> str:
 
 
 def variant_value(value: tuple[bytes, bytes]) -> Any:
-    """The JSON of one VARIANT; fractions are floats."""
-    return json.loads(variant_text(value))
+    """The JSON of one VARIANT, as `parsed` makes it."""
+    return parsed(variant_text(value))
+
+
+def parsed(text: str) -> Any:
+    """The JSON of a VARIANT. Fractions are floats, or texts if they have digits that floats do not keep."""
+    return json.loads(text, parse_float=_fraction)
+
+
+def _fraction(text: str) -> float | str:
+    number, digits = float(text), Decimal(text)
+    return number if len(digits.as_tuple().digits) <= sys.float_info.dig or digits == Decimal(repr(number)) else text

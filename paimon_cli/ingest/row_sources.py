@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_cli.bucket.nanosecond_range import int96_columns, with_far_int96
+from paimon_cli.bucket.nanosecond_range import int96_columns, raw_int96, with_far_int96
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.datatypes.data_type import DataField
@@ -185,10 +185,9 @@ def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
     if not doubtful:
         yield from batches
         return
-    rough = pq.ParquetFile(stream, metadata=file.metadata, coerce_int96_timestamp_unit="us")
-    again = rough.iter_batches(PIECES.batch_rows, row_groups=groups, columns=doubtful, use_threads=False)
-    for batch, micros in zip(batches, again, strict=True):
-        yield with_far_int96(batch, micros, doubtful)
+    again = raw_int96(stream).iter_batches(PIECES.batch_rows, row_groups=groups, columns=doubtful, use_threads=False)
+    for batch, raw in zip(batches, again, strict=True):
+        yield with_far_int96(batch, raw, doubtful)
 
 
 def _orc(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,6 @@ Java: NaN equals NaN, null equals null, and -0.0 differs from 0.0.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,9 +15,10 @@ import pyarrow as pa
 
 from paimon_cli.bucket.spilled_runs import OpenRun, SpillDirectory, merge_in_passes
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.canonical_form import canonical_column, canonical_rows
-from paimon_cli.datatypes.data_type import DataField, DataType, NestedType
+from paimon_cli.datatypes.canonical_form import canonical_rows, canonical_texts
+from paimon_cli.datatypes.data_type import DataField, NestedType
 from paimon_cli.datatypes.key_order import group_starts, order_words
+from paimon_cli.datatypes.variant_columns import holds_variants
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.comparison_sides import SharedColumns, Side, nullable_inside
 from paimon_cli.lsm.row_difference import differing
@@ -34,7 +34,7 @@ HERE, THERE = 0, 1
 """The side of a row, stored in the sequence number column of the merge."""
 _COUNT = "_COUNT"
 SORTED_AS = "_SORTED_AS_"
-"""Prefix of columns that hold nested values as text, since nested values have no order."""
+"""Prefix of columns that hold nested values as text: they have no order, and equal VARIANTs may differ in their bytes."""
 ONLY_HERE, ONLY_THERE, DIFFERENT = "only here", "only there", "different"
 
 
@@ -138,8 +138,11 @@ class _Work:
         self._fields = fields
         self._left = dict.fromkeys((ONLY_HERE, ONLY_THERE, DIFFERENT), limit)
         keyed = fields[: len(result.key)] or fields
-        self._nested = [] if result.key else [field for field in fields if isinstance(field.type, NestedType)]
-        self.sort_columns = [SORTED_AS + field.name if field in self._nested else field.name for field in keyed]
+        self._nested = [
+            field for field in fields if holds_variants(field.type) or (not result.key and isinstance(field.type, NestedType))
+        ]
+        self._compared_as = {field.name: SORTED_AS + field.name for field in self._nested}
+        self.sort_columns = [self._compared_as.get(field.name, field.name) for field in keyed]
         self._engine: MergeEngine = KeepAllVersions() if result.key else Counted()
 
     def runs(
@@ -191,7 +194,7 @@ class _Work:
             field.name: column.cast(nullable_inside(arrow_type(field.type)))
             for field, column in zip(self._fields, batch.columns, strict=True)
         }
-        columns |= {SORTED_AS + field.name: _sortable(columns[field.name], field.type) for field in self._nested}
+        columns |= {SORTED_AS + field.name: canonical_texts(columns[field.name], field.type) for field in self._nested}
         columns[SEQUENCE_NUMBER] = pa.array(np.full(count, number, np.int64))
         columns[VALUE_KIND] = pa.array(np.zeros(count, np.int8))
         columns[_COUNT] = pa.array(np.ones(count, np.int64))
@@ -228,7 +231,8 @@ class _Work:
         first, last = starts[both], ends[both] - 1
         unlike = np.zeros((len(first), 0), dtype=bool)
         if self.result.columns:
-            unlike = np.stack([differing(rows, first, last, [name]) for name in self.result.columns], axis=1)
+            compared = [self._compared_as.get(name, name) for name in self.result.columns]
+            unlike = np.stack([differing(rows, first, last, [name]) for name in compared], axis=1)
         changed = unlike.any(axis=1)
         for name, number in zip(self.result.columns, unlike.sum(axis=0).tolist(), strict=True):
             if number:
@@ -267,9 +271,3 @@ class _Work:
         for row in canonical_rows(chosen, self._fields):
             key = {name: row.pop(name) for name in self.result.key}
             yield key or None, row
-
-
-def _sortable(column: pa.Array, t: DataType) -> pa.Array:
-    """Nested values as text; equal values have equal texts."""
-    texts = [None if value is None else json.dumps(value) for value in canonical_column(column, t)]
-    return pa.array(texts, pa.string())

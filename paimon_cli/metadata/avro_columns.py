@@ -91,7 +91,7 @@ _MAX_SHORT_BYTES = 63
 """Strings of more bytes than this are checked against the end of their block immediately."""
 PADDING = (_MAX_PARTS + 2) * (LONGEST + _MAX_SHORT_BYTES)
 """Zero bytes needed after the blocks: a cursor may overrun its block by the short fields of one record before that is noticed."""
-_FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_FIXED_SIZES = {"boolean": 1, "float": 4, "double": 8}
 _CACHE_LINE = 64
 _MAX_WIDTH, _MAX_COPIED_BYTES = 4096, 64 << 20
 _NOWHERE, _NO_NUMBER = np.int32(-1), np.uint64(2**64 - 1)
@@ -251,7 +251,9 @@ class _RecordWalk:
             return self._ranged(_array_skip(self._compiled(schema["items"], f"{path}[]")), path)
         if kind in _FIXED_SIZES:
             size = _FIXED_SIZES[kind]
-            return lambda buffer, cursors, ends: (cursors + size, {})
+            return self._ranged(lambda buffer, cursors, ends: (cursors + size, cursors), path)
+        if kind == "null":
+            return lambda buffer, cursors, ends: (cursors, {})
         raise NotColumnar
 
     def _record(self, schema: Mapping[str, Any], path: str) -> _Reader:

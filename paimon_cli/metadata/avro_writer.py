@@ -129,12 +129,12 @@ class ContainerWriter:
         for block in self._cut(records):
             content = encode_value(self._schema.items, block)
             # An encoded array is its count, its items and a zero; the items alone are the block.
-            self._append_block(len(block), content[_number_size(content) : -1])
+            self.append_block(len(block), content[_number_size(content) : -1])
 
     def append_encoded(self, records: Sequence[bytes]) -> None:
         """Append records that are already encoded in the schema of this container."""
         for block in self._cut(records):
-            self._append_block(len(block), b"".join(block))
+            self.append_block(len(block), b"".join(block))
 
     def finish(self) -> None:
         """Write the header if there were no records: even an empty container has one."""
@@ -145,7 +145,8 @@ class ContainerWriter:
         size = self._block_records or max(len(records), 1)
         return (records[start : start + size] for start in range(0, len(records), size))
 
-    def _append_block(self, count: int, items: bytes) -> None:
+    def append_block(self, count: int, items: bytes) -> None:
+        """Append a block of `count` records, whose bytes are `items`."""
         if not self._marker:
             self._begin(items)
         stored = compressed(items, self._codec, self._level)

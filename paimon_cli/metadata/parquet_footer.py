@@ -95,6 +95,25 @@ def without_bounds(footer: bytes, chunks: Collection[tuple[int, int]]) -> bytes:
     return encode(fields)
 
 
+_INT96, _FIXED, INT96_BYTES = 3, 7, 12
+"""Two physical types, and the size of a value of the first."""
+
+
+def with_int96_as_bytes(footer: bytes) -> bytes:
+    """An encoded footer that declares INT96 columns as byte strings of the same size, so that Arrow does not convert them."""
+    fields = decode(footer)
+    for element in fields.elements(2):
+        if element.value(1) == _INT96:
+            element.update({1: number(_FIXED, I32), 2: number(INT96_BYTES, I32)})
+    for chunk in (chunk for group in fields.elements(4) for chunk in group.elements(1)):
+        metadata = chunk.required(3)
+        if metadata.value(1) == _INT96:
+            metadata[1] = number(_FIXED, I32)
+            metadata.pop(12, None)  # statistics
+    fields.pop(5, None)  # may hold Arrow's own schema
+    return encode(fields)
+
+
 def _subtree(elements: Sequence[Struct], location: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
     """The index after the subtree of the element at index `location`, and its leaves."""
     element = elements[location]

@@ -202,7 +202,7 @@ TAKES_TEXTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ
 """Nodes that compare their left side with values, or assign one to it."""
 _SUPPORTED = (
     "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
-    "round, floor, ceil or variant_get"
+    "round, floor, ceil, variant_get or try_variant_get"
 )
 
 TEMPORAL_ROOTS = TIMESTAMP_ROOTS | {"DATE", "TIME"}

@@ -2,8 +2,9 @@
 
     python -m scripts.judge.java_tables --jars FOLDER --tables 20 --rows 4000 --loads 4
 
-Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up of
-Java. Ours includes the start of Python. Both must leave the same rows.
+Prints a JSON line: CPU seconds, of each table and together, and the largest resident memory of both, without the writing of the
+tables and the warming up of Java. Ours includes the start of Python, from compiled modules as after an installation, and the
+process that decodes ORC. Both must leave the same rows.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.bench.measure import MACHINE
-from scripts.judge.peers import JavaPaimon, PaimonCli
+from scripts.judge.peers import JavaPaimon, PaimonCli, memory_peak
 
 _FORMATS = ("parquet", "parquet", "orc", "avro")
 _ENGINES: tuple[dict[str, str], ...] = (
@@ -32,12 +34,16 @@ _ENGINES: tuple[dict[str, str], ...] = (
 )
 _FIELDS = (("id", "BIGINT NOT NULL"), ("name", "STRING"), ("amount", "DECIMAL(12, 2)"), ("at", "TIMESTAMP(6)"), ("n", "INT"))
 _OURS = """
-import sys
+import json, sys
 from pathlib import Path
-from scripts.judge.peers import PaimonCli
-ours = PaimonCli()
+from scripts.judge.java_tables import children, cpu_of
+from scripts.judge.peers import PaimonCli, memory_peak
+ours, seconds = PaimonCli(), []
 for table in sys.argv[1:]:
+    before = cpu_of("RUSAGE_SELF")
     ours.compact(Path(table), full=True)
+    seconds.append(round(cpu_of("RUSAGE_SELF") - before, 2))
+print(json.dumps({"tables": seconds, "mb": sum(map(memory_peak, ["self", *children()])) >> 20}))
 """
 
 
@@ -66,26 +72,22 @@ def main() -> None:
     parser.add_argument("--loads", type=int, default=4)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="java-tables-") as folder:
-        java, places = JavaPaimon(given.jars), {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours")}
+        java, places = JavaPaimon(given.jars), {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first")}
         try:
             for number in range(given.tables):
                 table = places["warm"] / f"t{number}"
                 java.create(table, _schema(number))
                 for load in range(given.loads):
                     java.write(table, _rows(given.rows, load), compact=False)
-            for side in ("java", "ours"):
+            for side in ("java", "ours", "first"):
                 shutil.copytree(places["warm"], places[side])
             names = [f"t{number}" for number in range(given.tables)]
             for name in names:
                 java.compact(places["warm"] / name, full=True)
-            before = java.cpu_seconds
-            for name in names:
-                java.compact(places["java"] / name, full=True)
-            theirs = {"cpu": round(java.cpu_seconds - before, 2), "mb": java.peak_memory >> 20}
-            command = [sys.executable, "-c", _OURS, *(str(places["ours"] / name) for name in names)]
-            before = _children()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            ours = {"cpu": round(_children() - before, 2), "mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10}
+            seconds = [_of_java(java, places["java"] / name) for name in names]
+            theirs = {"cpu": round(sum(seconds), 2), "tables": seconds, "mb": memory_peak(java.process_id) >> 20}
+            _of_ours([places["first"] / names[0]])
+            ours = _of_ours([places["ours"] / name for name in names])
             differing = [name for name in names if _differ(java, places, name)]
         finally:
             java.close()
@@ -102,9 +104,30 @@ def main() -> None:
     sys.exit(bool(differing))
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+def cpu_of(who: str) -> float:
+    """The processor time of this process (`RUSAGE_SELF`), or of its children that have ended (`RUSAGE_CHILDREN`)."""
+    used = resource.getrusage(getattr(resource, who))
     return used.ru_utime + used.ru_stime
+
+
+def children() -> list[str]:
+    """The numbers of the child processes of this one."""
+    return [number for task in Path("/proc/self/task").iterdir() for number in (task / "children").read_text().split()]
+
+
+def _of_java(java: JavaPaimon, table: Path) -> float:
+    before = java.cpu_seconds
+    java.compact(table, full=True)
+    return round(java.cpu_seconds - before, 2)
+
+
+def _of_ours(tables: Sequence[Path]) -> dict[str, Any]:
+    """Compact the tables in a new process; its use of the processor and of memory. Compiled modules are kept."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    before = cpu_of("RUSAGE_CHILDREN")
+    command = [sys.executable, "-c", _OURS, *map(str, tables)]
+    used = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment).stdout)
+    return {"cpu": round(cpu_of("RUSAGE_CHILDREN") - before, 2), **used}
 
 
 def _differ(java: JavaPaimon, places: dict[str, Path], name: str) -> bool:

@@ -47,10 +47,8 @@ class JavaPaimon:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
-    def peak_memory(self) -> int:
-        """The largest resident memory of the JVM until now, in bytes."""
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    def process_id(self) -> str:
+        return str(self._process.pid)
 
     def _request(self, do: str, table: Path, options: Mapping[str, str] | None = None, **arguments: Any) -> list[Row]:
         answer = _answer(self._process, {"do": do, "table": str(table), "options": dict(options or {}), **arguments})
@@ -80,6 +78,12 @@ class JavaPaimon:
     def incremental(self, table: Path, after: int, to: int) -> list[Row]:
         """The changes between two snapshots, as a query of the audit log returns them."""
         return self._request("incremental", table, first=str(after), last=str(to))
+
+
+def memory_peak(process_id: str) -> int:
+    """The largest resident memory of a process until now, in bytes. `process_id`: its number, or `self`."""
+    lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
 class SparkSql:

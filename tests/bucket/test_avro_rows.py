@@ -7,16 +7,17 @@ import io
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_cli.bucket import avro_rows
+from paimon_cli.bucket import avro_decoding, avro_rows
 from paimon_cli.bucket.avro_decoding import decoded_blocks
 from paimon_cli.bucket.avro_rows import AvroRows, avro_batches
 from paimon_cli.bucket.decoding import DECODE_ERRORS
@@ -26,6 +27,7 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_columns import NotColumnar
 from paimon_cli.metadata.avro_reader import data_blocks, record_count
+from paimon_cli.metadata.avro_records import record_sizes
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
@@ -169,6 +171,9 @@ ROWS = st.fixed_dictionaries(
         "m": st.decimals(-(10**9), 10**9, places=2).map(lambda number: number.quantize(Decimal("0.01"))) | st.none(),
         "t": st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1)) | st.none(),
         "d": st.dates() | st.none(),
+        "f": st.floats(width=32, allow_nan=False) | st.none(),
+        "g": st.floats(allow_nan=False),
+        "o": st.booleans() | st.none(),
     }
 )
 
@@ -184,6 +189,9 @@ def test_by_column_and_record_by_record_are_the_same(rows: list[dict[str, Any]],
         "m": "DECIMAL(12, 2)",
         "t": "TIMESTAMP(6)",
         "d": "DATE",
+        "f": "FLOAT",
+        "g": "DOUBLE NOT NULL",
+        "o": "BOOLEAN",
     }
     schema = table_schema(**types)
     with mock.patch.object(PIECES, "avro_block_rows", block):
@@ -192,13 +200,43 @@ def test_by_column_and_record_by_record_are_the_same(rows: list[dict[str, Any]],
         content[data.draw(st.integers(len(content) // 2, len(content) - 1))] = data.draw(st.integers(0, 255))
     columns = data.draw(st.permutations(list(types)))
     found = list[object]()
-    for lanes in (0, 10**9):
-        with mock.patch.object(PIECES, "avro_lanes", lanes):
+    for lanes, sizes in ((0, record_sizes), (0, by_lanes), (10**9, by_lanes)):
+        with mock.patch.object(PIECES, "avro_lanes", lanes), mock.patch.object(avro_decoding, "record_sizes", sizes):
             try:
                 found.append(read(io.BytesIO(content), schema, columns, 1000))
             except DECODE_ERRORS as error:
                 found.append(type(error))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
+
+
+def by_lanes(*arguments: object) -> NoReturn:
+    """In the place of `record_sizes`: it does not find where the records begin."""
+    raise NotColumnar
+
+
+def test_the_records_of_one_large_block_are_decoded_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "avro_lanes", 10**9)
+    schema = table_schema(n="INT", s="STRING", g="DOUBLE")
+    rows = [{"n": number, "s": str(number), "g": number / 2} for number in range(1_500)]
+    source = written(schema, table_of(schema, rows))
+    monkeypatch.setattr(avro_rows, "decoded_records", None)
+    (batch,) = read(source, schema, ["s", "g"], 2_000)
+    assert batch.to_pylist() == [{"s": row["s"], "g": row["g"]} for row in rows]
+
+
+@pytest.mark.parametrize("content", [b"\2\3\2", b"\2\2\2\2", b"\x80", b"\2" * 5, b""])
+def test_bytes_that_are_no_records_have_no_sizes(content: bytes) -> None:
+    record = {"type": "record", "name": "r", "fields": [{"name": "n", "type": ["null", "int"]}, {"name": "s", "type": "string"}]}
+    with pytest.raises(NotColumnar):
+        record_sizes(record, content, np.array([2]), np.array([len(content)]))
+    assert record_sizes(record, b"\0\0\2\2\2a", np.array([1, 0, 1]), np.array([2, 0, 4])).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("fields", [[], ["null"], [{"type": "array", "items": "int"}], ["string"] * 1_001])
+def test_schemas_without_an_expression(fields: list[Any]) -> None:
+    record = {"type": "record", "name": "r", "fields": [{"name": f"c{number}", "type": t} for number, t in enumerate(fields)]}
+    with pytest.raises(NotColumnar):
+        record_sizes(record, b"\0" * len(fields), np.array([1]), np.array([len(fields)]))
 
 
 def test_files_of_many_blocks_are_decoded_by_column(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,13 +11,17 @@ import pytest
 
 from paimon_cli.bucket.nanosecond_range import (
     NANOS_PER,
-    _same_leaf,
     checked_int96,
     holds_early_digits,
     int96_columns,
+    raw_int96,
     refuse_far_times,
+    with_far_int96,
 )
+from paimon_cli.bucket.parquet_chunks import footer_bytes
 from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.compact_thrift import I32, decode, encode, number
+from paimon_cli.metadata.parquet_footer import closed
 
 
 def file_of(table: pa.Table) -> io.BytesIO:
@@ -80,18 +85,64 @@ def test_every_column_batch_and_side_of_a_map_is_checked() -> None:
                 refuse_far_times(table, "orc")
 
 
-def test_early_times_of_java_are_accepted_within_rounding() -> None:
-    """Java's negative nanoseconds of a day come out of Arrow's micros 2^64 nanoseconds later."""
-    wrapped = 2**64 // 1000
-    nanos = pa.array([-5_000, 5_000], pa.timestamp("ns"))
+def int96_file(values: list[tuple[int, int] | None]) -> io.BytesIO:
+    """A file with a column `c` of these pairs: nanoseconds of the day, and days since 1970."""
+    stored = [None if value is None else struct.pack("<qi", value[0], value[1] + 2_440_588) for value in values]
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"c": pa.array(stored, pa.binary(12))}), sink, store_schema=False)
+    content = sink.getvalue()
+    footer = decode(footer_bytes(sink))
+    for described in (footer.elements(2)[1], *(chunk.required(3) for g in footer.elements(4) for chunk in g.elements(1))):
+        described[1] = number(3, I32)
+    size = int.from_bytes(content[-8:-4], "little")
+    return io.BytesIO(closed([content[4 : -size - 8]], encode(footer)))
 
-    def same(*micros: int) -> bool:
-        return _same_leaf(nanos, pa.array(micros, pa.timestamp("us")))
 
-    assert same(-5, 5) and same(-4, 6) and same(-6, 4)
-    assert same(wrapped - 5, 5) and same(wrapped - 4, 5) and same(wrapped - 6, 5)
-    assert not same(-5, wrapped + 5), "after 1970 nothing is negative"
-    assert not any(same(-5 + off, 5) or same(-5, 5 + off) or same(wrapped - 5 + off, 5) for off in (-2, 2))
+DAY = 86_400 * 10**9
+YEAR_1400 = -208_190  # days
+
+
+def as_int96(nanos: int, *, of_java: bool) -> tuple[int, int]:
+    """Java's division goes towards zero, and leaves negative nanoseconds before 1970."""
+    days = -(-nanos // DAY) if of_java and nanos < 0 else nanos // DAY
+    return nanos - days * DAY, days
+
+
+@pytest.mark.parametrize("of_java", [False, True])
+def test_early_times_are_read_as_they_are(of_java: bool) -> None:
+    times = [-1, -DAY + 1, -DAY, -5_000, 5_000, -(2**63) + 10**6, 2**63 - 1, 0]
+    sink = int96_file([None, *(as_int96(nanos, of_java=of_java) for nanos in times)])
+    batches = read(sink, ["c"])
+    assert [time for batch in batches for time in batch["c"].cast(pa.int64()).to_pylist()] == [None, *times]
+
+
+@pytest.mark.parametrize("of_java", [False, True])
+@pytest.mark.parametrize(
+    "nanos",
+    [YEAR_1400 * DAY - 1_000, YEAR_1400 * DAY + 5_000, -(2**63) // 1000 * 1000, 2**63 // 1000 * 1000 + 1000, -719_162 * DAY],
+)
+def test_far_times_are_told_from_those_584_years_later(nanos: int, of_java: bool) -> None:
+    """Arrow reads Java's times of 1400 as those of 1984 in every unit that it has."""
+    sink = int96_file([None, as_int96(0, of_java=of_java), as_int96(nanos, of_java=of_java)])
+    with pytest.raises(NotSupported, match="column c holds a timestamp before 1677 or after 2262"):
+        read(sink, ["c"])
+    nanoseconds, raw = (reader.read().to_batches()[0] for reader in (pq.ParquetFile(sink), raw_int96(sink)))
+    found = with_far_int96(nanoseconds, raw, ["c"]).column("c")
+    assert (found.type, found.cast(pa.int64()).to_pylist()) == (pa.timestamp("us"), [None, 0, nanos // 1000])
+
+
+def test_far_times_with_nanoseconds_are_refused() -> None:
+    sink = int96_file([as_int96(YEAR_1400 * DAY + 1, of_java=True)])
+    nanoseconds, raw = (reader.read().to_batches()[0] for reader in (pq.ParquetFile(sink), raw_int96(sink)))
+    with pytest.raises(NotSupported, match="column c holds timestamps before 1677"):
+        with_far_int96(nanoseconds, raw, ["c"])
+
+
+def test_years_that_no_microseconds_hold_are_refused() -> None:
+    sink = int96_file([(0, 2**31 - 1 - 2_440_588)])
+    nanoseconds, raw = (reader.read().to_batches()[0] for reader in (pq.ParquetFile(sink), raw_int96(sink)))
+    with pytest.raises(NotSupported, match="column c"):
+        with_far_int96(nanoseconds, raw, ["c"])
 
 
 @pytest.mark.parametrize(("unit", "values"), [("us", [-1]), ("us", [5, None, -1_001]), ("ns", [-1_000_001]), ("ns", [-1000])])

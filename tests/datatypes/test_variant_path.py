@@ -57,6 +57,24 @@ def test_parts(path: str, t: str, found: list[Any]) -> None:
     assert part.to_pylist() == found
 
 
+@pytest.mark.parametrize("t", ["INT", "BOOLEAN", "DOUBLE", "DECIMAL(5, 1)", "DATE", "TIMESTAMP(6)", "BYTES"])
+def test_parts_of_other_types_are_null_where_that_is_asked(t: str) -> None:
+    """Each as if it were alone."""
+    values = ["5", "x", "", "true", "2024-01-31", "1e3", "5", None, "2024-13-01", "77777777777", "-1.25"]
+    kind = parse_sql_type(t)
+
+    def alone(value: Any) -> Any:
+        try:
+            return variant_get(of({"p": value}), ("p",), kind).to_pylist()[0]
+        except UsageError:
+            return None
+
+    found = variant_get(of(*({"p": value} for value in values)), ("p",), kind, tries=True)
+    assert found.type == arrow_type(kind)
+    assert found.to_pylist() == [alone(value) for value in values]
+    assert variant_get(column()[:0], ("p",), kind, tries=True).to_pylist() == []
+
+
 def of(*documents: Any) -> pa.StructArray:
     return pa.array([dict(zip(("value", "metadata"), variant_of(one), strict=True)) for one in documents], arrow_type(VARIANT))
 

@@ -300,3 +300,19 @@ def test_the_row_of_malformed_metadata_that_others_share() -> None:
     with pytest.raises(variant_nodes.MalformedVariant) as caught:
         variant_nodes.Variants(pa.array([good[0]] * 4), pa.array([good[1], good[1], b"\x02", b"\x02"]))
     assert caught.value.row == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [(b"\x01\x01\x00\x01a", b"\x00\x00"), (b"\x01\x02\x00\x01\x02aa", b"\x00\x01")],
+    ids=["one name", "two names"],
+)
+def test_an_object_with_a_name_twice_is_damaged(names: bytes, ids: bytes) -> None:
+    """Some readers would take the first of its fields, others the last."""
+    twice = b"\x02\x02" + ids + b"\x00\x02\x04" + b"\x0c\x01\x0c\x02"
+    within = b"\x03\x01\x00" + bytes([len(twice)]) + twice
+    for value in (twice, within):
+        with pytest.raises(DamagedFile, match="VARIANT value is damaged"):
+            variant_texts(column((value, names), (value, names)))
+    with pytest.raises(MalformedVariant, match="two fields of one name"):
+        shaped_texts(Variants(pa.array([twice, twice], pa.binary()), pa.array([names, names], pa.binary())))

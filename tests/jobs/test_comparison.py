@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import VARIANT
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.jobs.comparison import Comparison
 from paimon_cli.pieces import PIECES
@@ -235,3 +237,34 @@ def test_a_branch_shares_the_columns_that_it_began_with(orders: Table, catalog: 
 def test_a_version_needs_a_name(orders: Table, catalog: Catalog) -> None:
     with pytest.raises(UsageError, match="names no version: nothing follows the @"):
         catalog.compare(orders.url, f"{orders.url}@")
+
+
+DIGITS = "0.1000000000000000055511151231257827"
+"""As a DOUBLE it is 0.1."""
+
+
+@pytest.mark.parametrize("key", [(), ("k",)])
+def test_fractions_of_variants_are_compared_exactly(tmp_path: Path, catalog: Catalog, key: tuple[str, ...]) -> None:
+    for name, number in (("a", DIGITS), ("b", "0.1")):
+        table = Table.create(str(tmp_path / name), columns=["k INT NOT NULL", "v VARIANT", "l ARRAY<VARIANT>"], primary_key=key)
+        for k, text in enumerate((number, "7")):
+            (tmp_path / "rows").write_text(f'{{"k": {k}, "v": {{"n": {text}}}, "l": [{text}]}}\n')
+            table.write(str(tmp_path / "rows"), format="json")
+    found = catalog.compare(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (found.equal, found.different, found.only_here, found.only_there) == ((1, 1, 0, 0) if key else (1, 0, 1, 1))
+    assert {name: here for one in found.differences if one.here for name, here in one.here.items() if name != "k"} == {
+        "v": {"n": DIGITS},
+        "l": [DIGITS],
+    }
+
+
+def test_variants_with_the_same_json_are_equal(tmp_path: Path, catalog: Catalog) -> None:
+    """Their names may be in another order in the bytes."""
+    ab, ba = (b"\x01\x02\x00\x01\x02" + names for names in (b"ab", b"ba"))
+    for name, metadata, ids in (("a", ab, b"\x00\x01"), ("b", ba, b"\x01\x00")):
+        table = Table.create(str(tmp_path / name), columns=["k INT NOT NULL", "v VARIANT"], primary_key=["k"], bucket=1)
+        value = b"\x02\x02" + ids + b"\x00\x02\x04\x0c\x01\x0c\x02"
+        stored = pa.array([{"value": value, "metadata": metadata}], arrow_type(VARIANT))
+        table.write(pa.table({"k": pa.array([1], pa.int32()), "v": stored}))
+    found = catalog.compare(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (found.equal, found.different) == (1, 0)

@@ -33,6 +33,9 @@ def keys(table: Table, where: str) -> list[int]:
         ("variant_get(v, '$.s') IS NULL", [1, 2, 3]),
         ("NOT variant_get(v, '$.s') LIKE 'y%'", [0]),
         ("variant_get(v, '$.a.b', 'INT') + 1 = 6", [0]),
+        ("try_variant_get(v, '$.a', 'INT') IS NULL", [0, 1, 2, 3]),
+        ("try_variant_get(v, '$.s', 'INT') = 1 OR Try_Variant_Get(v, '$.a.b', 'INT') = 5", [0]),
+        ("try_variant_get(v, '$.s') = 'x'", [0]),
     ],
 )
 def test_conditions(table: Table, where: str, found: list[int]) -> None:
@@ -54,6 +57,8 @@ def test_assignments(table: Table) -> None:
         "variant_get(v, '$.a', 'INT', 'INT') = 1",
         "variant_get(v, '$.a', 'NOPE') = 1",
         "variant_get(v, 'a') = 1",
+        "try_variant_get(v, 'a') = 1",
+        "try_variant_get(v, '$.a', 'ARRAY<INT>') = 1",
         "variant_get(v, '$.s', 'INT') = 1",
         "v.value = 1",
     ],
