@@ -46,7 +46,8 @@ def modules(package: Path) -> list[tuple[str, list[ast.stmt]]]:
 
 def statements(source: str) -> list[ast.stmt]:
     """Without what is inside of classes."""
-    found = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.Assign | ast.AnnAssign)]
+    kept = (ast.ClassDef, ast.Assign, ast.AnnAssign)
+    found: list[ast.stmt] = [node for node in ast.parse(source).body if isinstance(node, kept)]
     for node in found:
         if isinstance(node, ast.ClassDef):
             node.body = []

@@ -17,13 +17,24 @@ from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.read_bounds import BOUNDS, bound_of
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
-from tests.hostile.false_fields import CHANGING, READING, Trial, lies, may_change_rows
+from tests.hostile.false_fields import CHANGING, READING, Figures, Trial, lies, may_change_rows
 
 CASES = 40
 
 
-def test_a_sample(tmp_path: Path) -> None:
-    trial = Trial(tmp_path)
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    return Trial(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture
+def trial(tables: Trial) -> Trial:
+    """On tables that all tests share, with figures of its own."""
+    tables.figures = Figures()
+    return tables
+
+
+def test_a_sample(trial: Trial) -> None:
     for lie, command in trial.pairs(CASES, seed=5):
         trial.run(lie, command)
     assert trial.figures.faults == []
@@ -45,16 +56,14 @@ def test_a_sample(tmp_path: Path) -> None:
         ("vectors", "index manifest _DELETIONS_VECTORS_RANGES.f1", "-1"),
     ],
 )
-def test_values_that_no_writer_writes_are_damage(tmp_path: Path, shape: str, where: str, value: str) -> None:
-    trial = Trial(tmp_path)
+def test_values_that_no_writer_writes_are_damage(trial: Trial, shape: str, where: str, value: str) -> None:
     (lie, *_) = (lie for lie in lies(shape, trial.sound[shape]) if (lie.where, lie.value) == (where, value))
     trial.run(lie, READING[0])
     assert dict(trial.figures.codes) == {10: 1}, trial.figures.faults
 
 
-def test_the_trial_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trial_finds_what_it_looks_for(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that vanish without an error, and a decoder that fails in another way than by an error for users."""
-    trial = Trial(tmp_path)
     shape = "append-vectors"
     told = {(lie.where, lie.value): lie for lie in lies(shape, trial.sound[shape])}
     with monkeypatch.context() as patched:

@@ -32,4 +32,4 @@ if "pyspark.daemon" in sys.orig_argv:
     for module in os.environ.get("TEST_LOADED", "pandas pyarrow.compute pyarrow.parquet").split():
         import_module(module)
     if "paimon_cli.spark.source_writing" in sys.modules and "TEST_TASK_END" in os.environ:
-        sys.modules["paimon_cli.spark.source_writing"].TASK_END_SECONDS = float(os.environ["TEST_TASK_END"])  # type: ignore[attr-defined]
+        vars(sys.modules["paimon_cli.spark.source_writing"])["TASK_END_SECONDS"] = float(os.environ["TEST_TASK_END"])

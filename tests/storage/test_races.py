@@ -23,7 +23,7 @@ def test_local_disk(tmp_path: Path) -> None:
 
 
 def test_s3(s3_server: S3Server) -> None:
-    result = race(s3_server.new_bucket(), s3_server.options(), processes=4, rounds=150)
+    result = race(s3_server.new_bucket(), s3_server.options(), processes=4, rounds=60)
     assert failures(result) == (0, 0, 0)
 
 

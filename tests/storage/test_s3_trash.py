@@ -17,6 +17,7 @@ from paimon_cli.maintain.trash import Trash
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.maintain.test_trash import DyingAtDeletion, always
+from tests.nightly import at_night
 from tests.storage.s3_server import S3Server
 from tests.storage.test_s3_tables import create_and_fill, pairs, run
 from tests.tables import rows
@@ -100,12 +101,13 @@ def test_emptied(s3_server: S3Server, bucket: str, options: list[str]) -> None:
     assert objects(s3_server, warehouse) == []
 
 
-def test_death_while_emptying(s3_server: S3Server, bucket: str) -> None:
-    """At each deletion: the table comes back whole, or is deleted the next time, even before its time is over."""
+@pytest.mark.parametrize("step", [2, at_night(1)])
+def test_death_while_emptying(step: int, s3_server: S3Server, bucket: str) -> None:
+    """At each deletion, by day every other one: it comes back, or is deleted the next time, even before its time is over."""
     options, outcomes = s3_server.options(), set[str]()
-    died, number = True, 0
+    died, number = True, 1 - step
     while died:
-        number += 1
+        number += step
         warehouse = f"{bucket}/wh{number}"
         catalog = Catalog(warehouse, options, runtime=Runtime(engine="local"))
         columns = ["k INT NOT NULL", "v STRING"]
