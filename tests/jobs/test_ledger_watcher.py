@@ -130,6 +130,18 @@ def test_what_a_round_may_spend_shrinks_as_its_tables_are_done(tmp_path: Path, m
     assert len(writes) < 30
 
 
+def test_what_a_round_takes_beyond_its_grants_is_seen_at_once(tmp_path: Path) -> None:
+    clock = HandClock(1_795_900_000_000)
+    ledger = Ledger(LocalStorage(), str(tmp_path), clock)
+    watcher = LedgerWatcher(Rounds(clock), ledger, "4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd", clock, pytest.fail)
+    another = Spending(ledger, "5f81cac4-a653-4c3a-81be-2e08ec6d07ae")
+    watcher.round_spends(1, clock.now_millis(), [Grant(f"shop.t{number}", 100_000, 4000.0) for number in range(10)])
+    for number in range(10):
+        summary = CompactSummary(bytes_read=100_000, seconds=4.0)
+        watcher.table_done(TableRound(f"shop.t{number}", "compacted", summary, upkeep_bytes=20_000))
+    assert 0.98 * 1_200_000 <= sum(size for _, size in another.taken(True)) <= 1_200_000
+
+
 def test_each_round_has_its_own_requests_and_tables(tmp_path: Path) -> None:
     clock, asked = HandClock(1_795_900_000_000), {"read": 5}
     ledger = Ledger(LocalStorage(), str(tmp_path), clock)
