@@ -59,7 +59,7 @@ def bounded(call: Callable[[], object], seconds: float = 30.0) -> Exception:
 
 @pytest.mark.parametrize("kind", REST)
 def test_answers_of_a_rest_catalog(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_client, "_REQUEST_SECONDS", 0.4)
+    monkeypatch.setattr(rest_client, "_REQUEST_SECONDS", 1)
     monkeypatch.setattr(rest_client, "_MOST_BYTES", MEGABYTE)
 
     def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:
@@ -200,7 +200,7 @@ HIVE: Sent = {
 
 @pytest.mark.parametrize("kind", HIVE)
 def test_answers_of_a_hive_metastore(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hive_client, "CALL_SECONDS", 0.4)
+    monkeypatch.setattr(hive_client, "CALL_SECONDS", 1)
     monkeypatch.setattr(hive_client, "_MOST_BYTES", MEGABYTE)
     monkeypatch.setattr(hive_client, "MOST_STRUCTS", 1000)
 
