@@ -14,6 +14,7 @@ from paimon_cli import Table
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.pieces import PIECES
@@ -65,7 +66,7 @@ def test_chunks_whose_dictionaries_do_not_fit_into_one_are_read_one_by_one() -> 
     cells = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array(one)) for one in texts])
     source = ArrowRows(pa.table({"v": cells}))
     (split,) = source.plan()
-    assert [raw.batch.num_rows for raw in source.raw_rows(split, [], set())] == [100, 100]
+    assert [raw.batch.num_rows for raw in source.raw_rows(split, [], Needed())] == [100, 100]
 
 
 def test_arrow_data_without_rows_or_columns_is_one_split() -> None:
