@@ -646,7 +646,7 @@ def test_a_column_of_another_kind_stops_its_table_at_its_first_value(
     monkeypatch.setattr(PIECES, "event_block_bytes", block)
     dates = {**TYPES, "n": {"type": "int32", "optional": True}}
     texts = {**dates, "day": {"type": "string", "optional": True}}
-    rows: list[dict[str, Any]] = [
+    rows: list[Row] = [
         {"id": 1, "day": 1, "n": 5},
         {"id": 2, "day": None, "n": 5},
         {"id": 3, "day": None, "n": "x"},
