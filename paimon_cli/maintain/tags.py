@@ -186,7 +186,7 @@ def expired_tags(
     modified = {status.path: status.modified_millis for status in context.storage.list_directory(context.layout.tag_directory)}
     tags = context.tags.all()
     surplus = set(_surplus_tags(context, list(tags)))
-    found, kept = [], limit_of(0)
+    found, kept = list[str](), limit_of(0)
     for name, tag in tags.items():
         created = tag.created_millis  # Paimon records it with a time limit only
         if created is None:
