@@ -186,19 +186,16 @@ def expired_tags(
     modified = {status.path: status.modified_millis for status in context.storage.list_directory(context.layout.tag_directory)}
     tags = context.tags.all()
     surplus = set(_surplus_tags(context, list(tags)))
-    found = []
+    found, kept = list[str](), limit_of(0)
     for name, tag in tags.items():
-        created = tag.created_millis
-        if name in surplus and (created is None or now >= created + limit_of(0)):
-            found.append(name)
-            continue
-        retained = None if tag.retained_millis is None else limit_of(tag.retained_millis)
-        if limits_count and created is not None and retained is not None and now > created + retained:
-            found.append(name)
-            continue
+        created = tag.created_millis  # Paimon records it with a time limit only
         if created is None:
-            created = local_wall_clock(modified.get(context.layout.tag(name), context.clock.now_millis()))
-        if limit is not None and created < limit:
+            written = modified.get(context.layout.tag(name))
+            created = now if written is None else local_wall_clock(written)
+        retained = None if tag.retained_millis is None else limit_of(tag.retained_millis)
+        is_surplus = name in surplus and (not kept or now >= created + kept)
+        is_over = limits_count and tag.created_millis is not None and retained is not None and now > created + retained
+        if is_surplus or is_over or (limit is not None and created < limit):
             found.append(name)
     return found
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -233,7 +233,7 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) ->
     remaining = iter(items)
     first = list(islice(remaining, PIECES.submitted_calls))
     if len(first) < 2:
-        yield from map(function, first)
+        yield from map(function, chain(first, remaining))
         return
     with thread_pool(threads) as pool:
         yield from pool.map(function, first)

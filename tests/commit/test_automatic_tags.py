@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import expired_tags
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import Meddler, raising
@@ -86,6 +89,25 @@ def test_watermarks_decide_if_they_are_known(tmp_path: Path) -> None:
     assert tags(url) == {"2026-11-19": 2, "2026-11-20": 3}
 
 
+def test_watermarks_have_a_time_zone_of_their_own(tmp_path: Path) -> None:
+    url = made(tmp_path, tag__automatic_creation="watermark", sink__watermark_time_zone="Asia/Tokyo")
+    commit(url, "2026-11-28T09:01", "2026-11-20T14:59")
+    commit(url, "2026-11-28T09:02", "2026-11-20T15:00")
+    assert tags(url) == {"2026-11-19": 1, "2026-11-20": 2}
+
+
+def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None:
+    url = made(tmp_path)
+    for at in ("2026-11-28T12:00", "2026-11-29T12:00"):
+        commit(url, at, **{"tag.automatic-creation": "none"})
+    keep_one = Retention(at_least=1, at_most=1, millis=0, limit=None)
+    expiring = Meddler("put_if_absent", "tag-2026-11-27", lambda: expire_snapshots(TableContext.open(url), keep_one))
+    write(TableContext.open(url, storage=expiring, clock=SteppingClock(millis("2026-11-29T12:01"))), [{"id": 1}])
+    assert expiring.count == 1 and TableContext.open(url).snapshots.ids() == [3] and tags(url) == {}
+    commit(url, "2026-11-29T12:02")
+    assert tags(url) == {"2026-11-28": 3}
+
+
 def test_a_batch_moves_the_tag_of_its_day(tmp_path: Path) -> None:
     url = made(tmp_path, tag__automatic_creation="batch", tag__default_time_retained="2 d")
     for _ in range(2):
@@ -105,6 +127,19 @@ def test_commits_delete_no_tags_and_expiry_deletes_the_surplus(tmp_path: Path) -
     assert expired_tags(context) == ["2026-11-09", "2026-11-10", "2026-11-11"]
 
 
+@pytest.mark.parametrize("retained", [{}, {"tag__default_time_retained": "2 d"}], ids=["no limit", "2 d"])
+def test_a_policy_that_keeps_tags_longer_keeps_the_surplus_too(tmp_path: Path, retained: dict[str, str]) -> None:
+    url = made(tmp_path, tag__num_retained_max="2", **retained)
+    written: dict[str, float] = {}
+    for day in range(10, 15):
+        context = commit(url, f"2026-11-{day}T01:00")
+        for name in tags(url).keys() - written.keys():
+            written[name] = millis(f"2026-11-{day}T01:00") / 1000
+            os.utime(context.layout.tag(name), (written[name], written[name]))
+    assert expired_tags(context, limit_of=lambda own: max(own, 30 * 86_400_000)) == []
+    assert expired_tags(context, limit_of=lambda own: max(own, 3 * 86_400_000)) == ["2026-11-09", "2026-11-10"]
+
+
 def test_writers_leave_the_tags_of_write_only_tables_to_the_compactor(tmp_path: Path) -> None:
     url = made(tmp_path, write_only="true")
     context = TableContext.open(url, clock=SteppingClock(millis("2026-11-28T12:00")))
@@ -122,6 +157,23 @@ def test_a_tag_that_could_not_be_created_follows_after_the_next_commit(tmp_path:
     assert tags(url) == {}
     commit(url, "2026-11-28T12:01")
     assert tags(url) == {"2026-11-27": 1}
+
+
+@pytest.mark.parametrize("completion", ["false", "true"])
+def test_tags_that_could_not_be_created_follow_all_at_once(tmp_path: Path, completion: str) -> None:
+    """Each holds the snapshot that it would have held, had it been created in time."""
+    days = [f"2026-11-{day}T{hour}" for day, hour in ((20, "05:00"), (20, "06:00"), (21, "00:00"), (21, "12:00"), (24, "09:00"))]
+    in_time, late = (
+        made(tmp_path / "in-time", tag__automatic_completion=completion),
+        made(tmp_path, tag__automatic_completion=completion),
+    )
+    for at in [*days, "2026-11-25T03:00"]:
+        commit(in_time, at)
+    for at in days:
+        commit(late, at, **{"tag.automatic-creation": "none"})
+    assert tags(late) == {}
+    commit(late, "2026-11-25T03:00")
+    assert tags(late) == tags(in_time) and len(tags(late)) > 3
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import analyze_job
 from paimon_cli.jobs.analyze_job import analyze, commit_analysis
 from paimon_cli.metadata.snapshot import ANALYZE
-from tests.rivals import beside, raising
+from paimon_cli.pieces import PIECES
+from tests.rivals import Busy, beside, raising
 from tests.tables import make_table, write
 
 COLUMNS = {
@@ -48,6 +52,8 @@ def test_the_file_holds_what_java_reads(tmp_path: Path) -> None:
     (snapshot,) = commit_analysis(context, analyze(context))
     assert (snapshot.commit_kind, snapshot.delta_record_count, snapshot.operation) == (ANALYZE, 0, None)
     found = statistics(context)
+    stored = sum(entry.file.file_size for entry in context.manifests.live_entries(snapshot))
+    assert found["mergedRecordSize"] == stored * 3 // 4, "one of four stored rows is hidden"
     assert {name: found[name] for name in ("snapshotId", "schemaId", "mergedRecordCount")} == {
         "snapshotId": 2,
         "schemaId": 0,
@@ -103,6 +109,33 @@ def test_many_values_are_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write(context, [{"n": number % 5000} for number in range(10_000)])
     (column,) = analyze(context).columns
     assert column.distinct_count is not None and 4000 < column.distinct_count < 6000
+
+
+def test_batches_and_files_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is greatest, least, longest or null in one of them stays so after the next one."""
+    context = make_table(tmp_path / "t", {"n": "INT", "v": "STRING", "f": "DOUBLE"}, [], bucket=-1)
+    cells = [(4, "a", 2.5), (None, "longest", 9.5), (9, None, "NaN"), (1, "b", None), (None, None, -7.5), (4, "cc", 2.5)]
+    for part in (cells[:4], cells[4:]):
+        write(context, [dict(zip(context.schema.field_names, row, strict=True)) for row in part])
+    monkeypatch.setattr(PIECES, "batch_rows", 1)
+    n, v, f = analyze(context).columns
+    assert (n.null_count, n.distinct_count, n.low, n.high) == (2, 3, "1", "9")
+    assert (v.null_count, v.distinct_count, v.avg_length, v.max_length) == (2, 4, 3, 7)
+    assert (f.null_count, f.low, f.high) == (1, "-7.5", "9.5")
+
+
+def test_the_rows_are_those_of_the_snapshot_that_is_named(tmp_path: Path) -> None:
+    """Another job commits before each call of the storage."""
+    make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    write(TableContext.open(str(tmp_path / "t")), [{"id": 0}])
+    seen: set[tuple[bool, int]] = set()
+    for number in range(1, 30):
+        url = str(shutil.copytree(tmp_path / "t", tmp_path / str(number)))
+        busy = Busy(number, partial(write, TableContext.open(url), [{"id": 1}]))
+        found = analyze(replace(TableContext.open(url), storage=busy))
+        assert (found.rows, found.columns[0].high) == (found.snapshot_id, str(found.snapshot_id - 1))
+        seen.add((busy.has_acted, found.snapshot_id))
+    assert seen == {(True, 1), (True, 2), (False, 1)}
 
 
 def test_other_commits_do_not_matter(tmp_path: Path) -> None:

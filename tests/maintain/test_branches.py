@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history import snapshot_history
 from paimon_cli.history.table_context import TableContext
@@ -28,6 +29,7 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome
 from tests.maintain.plain_files import kind_of
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.rivals import Meddler
 from tests.tables import compact, rows, write
 
 
@@ -158,6 +160,51 @@ def test_what_main_did_alone_is_lost(tmp_path: Path, commits: int) -> None:
     assert Path(main.layout.latest_hint).read_text() == str(3 + commits)
     check_versions(main)
     assert files_on_disk(main) == named_files(main)
+
+
+def test_tags_of_both_become_those_of_the_branch(tmp_path: Path) -> None:
+    """Also one whose name main has for a snapshot that goes, and one that the branch has moved."""
+    main, branch = branched(tmp_path)
+    for tag, number in (("both", 4), ("moved", 3)):
+        create_tag(main, tag, number)
+    write(branch, [{"k": 1, "v": "branch"}])
+    for tag in ("both", "moved"):
+        create_tag(branch, tag)
+    forward(main)
+    assert {name: tag.snapshot for name, tag in main.tags.all().items()} == {
+        name: tag.snapshot for name, tag in branch.tags.all().items()
+    }
+    assert sorted(main.tags.names()) == ["both", "moved"]
+    check_versions(main)
+
+
+@pytest.mark.parametrize("altered", ["branch", "main"])
+def test_the_schemas_of_main_become_those_of_the_branch(tmp_path: Path, altered: str) -> None:
+    main, branch = branched(tmp_path)
+    suffix = "$branch_b" if altered == "branch" else ""
+    Table.open(f"{main.url}{suffix}").alter.add_column("more INT")
+    main = TableContext.open(main.url)
+    branch = main.at_branch("b")
+    if altered == "branch":
+        write(branch, [{"k": 1, "v": "branch", "more": 5}])
+    else:
+        write(main, [{"k": 1, "v": "main", "more": 6}])
+        write(branch, [{"k": 1, "v": "branch"}])
+    expected = rows(branch)
+    forward(main)
+    again = TableContext.open(main.url)
+    assert rows(again) == expected and again.schema.field_names == branch.schema.field_names
+    assert again.schemas.ids() == branch.schemas.ids()
+    check_versions(again)
+
+
+def test_a_branch_whose_start_expires_meanwhile_is_not_created(tmp_path: Path) -> None:
+    main = table_of_five(tmp_path)
+    expiring = Meddler("overwrite", "/branch/branch-b/snapshot/snapshot-2", lambda: expire_snapshots(main, KEEP_ONE))
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        create_branch(replace(main, storage=expiring), "b", snapshot_id=2)
+    assert expiring.count == 1 and not BranchList(main.storage, main.layout).directories()
+    check_versions(main)
 
 
 def test_main_cannot_be_forwarded_to_a_branch_without_new_snapshots(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import delete_files
@@ -28,6 +28,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
 from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.rivals import Meddler
 from tests.tables import compact, make_table, rows, write
 
 KEEP_ONE = Retention(at_least=1, at_most=1, millis=0, limit=None)
@@ -108,6 +109,41 @@ def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None
     with pytest.raises(NotFound, match="deleted meanwhile"):
         create_tag(replace(context, storage=Expiring()), "late", 2)
     assert not context.tags.names() and files_on_disk(context) == named_files(context)
+
+
+def test_a_tag_stays_where_it_is_if_its_new_snapshot_expires_meanwhile(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "a", 4)
+    before = rows(context, snapshot_id=4)
+    expiring = Meddler("overwrite", "tag-a", lambda: expire_snapshots(context, KEEP_ONE))
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        replace_tag(replace(context, storage=expiring), "a", 2)
+    assert context.tags.get("a").snapshot.id == 4
+    check_versions(context)
+    Path(context.layout.snapshot(4)).write_bytes(Path(context.layout.tag("a")).read_bytes())
+    assert rows(context, snapshot_id=4) == before
+
+
+@pytest.mark.parametrize("call", ["create", "rename"])
+def test_a_tag_of_another_job_is_neither_replaced_nor_taken_for_ours(tmp_path: Path, call: str) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "mine", 1)
+    beside = replace(context, storage=Meddler("put_if_absent", "tag-new", lambda: create_tag(context, "new", 4)))
+    with pytest.raises(PaimonError):
+        create_tag(beside, "new", 2) if call == "create" else rename_tag(beside, "mine", "new")
+    assert {name: tag.snapshot.id for name, tag in context.tags.all().items()} == {"mine": 1, "new": 4}
+
+
+@pytest.mark.parametrize("removed", [1, 2, 3, 4])
+def test_each_other_version_keeps_its_files_when_a_tag_goes(tmp_path: Path, removed: int) -> None:
+    """Snapshots that share files with the tag, and other tags, on both sides of it."""
+    context = table_of_five(tmp_path)
+    for number in (1, 2, 3, 4):
+        create_tag(context, f"of-{number}", number)
+    expire_snapshots(context, KEEP_ONE)
+    remove(context, f"of-{removed}")
+    check_versions(context)
+    assert files_on_disk(context) == named_files(context)
 
 
 def test_tags_have_their_time(tmp_path: Path) -> None:

@@ -35,12 +35,15 @@ from paimon_cli.errors import (
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention, write_consumer
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.maintain.trash import Trash, empty_trash
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import PutOutcome, Storage
-from tests.commit.commit_tables import data_file
+from tests.commit.commit_tables import SteppingClock, data_file
 from tests.jobs.backups import Dying, Killed
 from tests.maintain.versions import check_versions
 from tests.tables import make_table, rows, write
@@ -138,6 +141,19 @@ class TestDropAndUndrop:
         catalog(tmp_path).trash.empty()
         assert mine.read_text() == "mine"
 
+    def test_all_foreign_files_stay_where_they_are(self, tmp_path: Path) -> None:
+        table = new_table(tmp_path)
+        expected = rows(table)
+        foreign = [Path(table.url, name) for name in ("notes.txt", "mine/deep/notes", "bucket-0/notes.txt", "other/notes")]
+        for path in foreign:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("mine")
+        catalog(tmp_path).drop_table("shop.t")
+        assert [path.read_text() for path in foreign] == ["mine"] * 4
+        catalog(tmp_path).undrop("shop.t", new_name="shop.u")
+        assert rows(TableContext.open(str(tmp_path / "wh/shop.db/u"))) == expected
+        assert [path.read_text() for path in foreign] == ["mine"] * 4
+
     def test_only_the_link_to_a_table_goes(self, tmp_path: Path) -> None:
         table = new_table(tmp_path)
         link = tmp_path / "wh/shop.db/link"
@@ -215,7 +231,37 @@ class TestKilledWithoutRenames:
         found = TableContext.open(url)
         return [{n: rows(each, snapshot_id=n) for n in each.snapshots.ids()} for each in (found, found.at_branch("try"))]
 
-    def test_a_drop(self) -> None:
+    def files(self, storage: Storage, directory: str) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for entry in storage.list_directory(directory):
+            below = self.files(storage, entry.path) if entry.is_directory else {entry.path: storage.read_bytes(entry.path)}
+            found.update(below)
+        return found
+
+    def test_every_file_comes_back(self) -> None:
+        """Of all kinds of versions, also those of branches."""
+        url = f"memory://{uuid.uuid4()}/shop.db/t"
+        options = {"changelog-producer": "input", "changelog.num-retained.max": "100", "changelog.time-retained": "2 h"}
+        table = Table.create(url, columns=["k INT NOT NULL"], primary_key="k", bucket=1, options=options, runtime=LOCAL)
+        for number in range(4):
+            table.write([{"k": number}])
+        main = table.context
+        create_tag(main, "kept", 2)
+        create_branch(main, "try", "kept")
+        branch = main.at_branch("try")
+        create_tag(branch, "there")
+        expire_snapshots(main, Retention(2, 2, 0, None))
+        for context in (main, branch):
+            write_consumer(context, "reader", 2)
+        before = self.files(main.storage, url)
+        for name in ("/changelog/changelog-1", "/tag/tag-kept", "/branch/branch-try/tag/tag-there", "/consumer/consumer-reader"):
+            assert f"{url}{name}" in before
+        table.drop()
+        Catalog(self.trash(table).root, runtime=LOCAL).undrop("shop.t")
+        assert self.files(main.storage, url) == before
+
+    @pytest.mark.parametrize("days", [0, 2])
+    def test_a_drop(self, days: int) -> None:
         for changes in range(100):
             table = self.new_table()
             expected, context = self.content(table.url), table.context
@@ -225,6 +271,8 @@ class TestKilledWithoutRenames:
                 break
             except Killed:
                 pass
+            whole = self.trash(table)
+            replace(whole, clock=SteppingClock(whole.clock.now_millis() + days * 86_400_000)).tidy()
             with suppress(NotFound):  # it is in the trash already
                 Table.open(table.url, runtime=LOCAL).drop()
             Catalog(self.trash(table).root, runtime=LOCAL).undrop("shop.t")
@@ -256,7 +304,8 @@ class TestKilledWithoutRenames:
         assert 10 < changes < 99
 
     @pytest.mark.parametrize("is_going", [False, True])
-    def test_another_table_is_not_deleted_with_the_entry(self, is_going: bool) -> None:
+    @pytest.mark.parametrize("new_rows", [[], [{"k": 9, "v": "new"}]])
+    def test_another_table_is_not_deleted_with_the_entry(self, is_going: bool, new_rows: list[dict[str, object]]) -> None:
         """Nor by the repetition of a command that was killed while it deleted."""
         table = self.new_table()
         table.drop()
@@ -266,11 +315,12 @@ class TestKilledWithoutRenames:
         trash.storage.delete_directory(table.url)
         columns = ["k INT NOT NULL", "v STRING"]
         new = Table.create(table.url, columns=columns, primary_key="k", bucket=1, runtime=LOCAL)
-        new.write([{"k": 9, "v": "new"}])
+        if new_rows:
+            new.write(new_rows)
         with pytest.raises(Refused):
             trash.give_back(entry, table.url)
         empty_trash(trash, trash.overdue(everything=True))
-        assert rows(TableContext.open(table.url)) == [{"k": 9, "v": "new"}]
+        assert rows(TableContext.open(table.url)) == new_rows
 
 
 class TestEmpty:
@@ -295,11 +345,21 @@ class TestEmpty:
         assert planned.run().table_names == ("shop.a",)
         assert [row.table for row in catalog(tmp_path).trash] == ["shop.b"]
 
+    def test_a_table_that_was_brought_back_after_the_plan_does_not_keep_the_others(self, tmp_path: Path) -> None:
+        tables = {name: new_table(tmp_path, name) for name in ("a", "b", "c")}
+        for name in tables:
+            catalog(tmp_path).drop_table(f"shop.{name}")
+        planned = catalog(tmp_path).trash.plan_empty()
+        catalog(tmp_path).undrop(f"{planned.plan[0].table}")
+        assert planned.run().tables == 2 and not catalog(tmp_path).trash.ls()
+        assert rows(TableContext.open(planned.plan[0].path))
+
     def test_what_an_interrupted_drop_has_left(self, tmp_path: Path) -> None:
         left = tmp_path / "wh/.paimon-cli/trash/1000-abcdef12"
         left.mkdir(parents=True)
         (left / "entry").write_text("{}")
-        young = tmp_path / f"wh/.paimon-cli/trash/{10**14}-abcdef12"
+        now = trash_of(tmp_path).clock.now_millis()
+        young = tmp_path / f"wh/.paimon-cli/trash/{now - 3_600_000}-abcdef12"
         young.mkdir()
         with pytest.raises(DamagedFile):
             trash_of(tmp_path).entries()
@@ -532,6 +592,27 @@ def deletion_begun(tmp_path: Path, name: str) -> Path:
     with pytest.raises(KeyboardInterrupt):
         trash.delete(trash.find(f"shop.{name}", ""))
     return tmp_path / "wh/.paimon-cli/trash" / id_
+
+
+def test_a_table_whose_deletion_begins_meanwhile_does_not_come_back(tmp_path: Path) -> None:
+    """Another job empties the trash just before the table is moved."""
+    table = new_table(tmp_path)
+    catalog(tmp_path).drop_table("shop.t")
+
+    class Late(LocalStorage):
+        def move_directory(self, path: str, target: str) -> None:
+            if target == table.url:
+                dying = DyingAtDeletion(3)
+                with pytest.raises(KeyboardInterrupt):
+                    other = Trash(dying, str(tmp_path / "wh"), functools.partial(always, dying))
+                    other.delete(other.find("shop.t", ""))
+            super().move_directory(path, target)
+
+    trash = Trash(Late(), str(tmp_path / "wh"), lambda url: ConfinedStorage(url))
+    with pytest.raises(NotFound, match="is being deleted for good"):
+        trash.give_back(trash.find("shop.t", table.url), table.url)
+    assert not Path(table.url).exists() and [row.state for row in catalog(tmp_path).trash] == ["going"]
+    assert catalog(tmp_path).trash.empty().tables == 1 and not (tmp_path / "wh/.paimon-cli").exists()
 
 
 def test_a_deletion_that_has_begun_is_finished(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.expire_partitions import drop_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
@@ -116,6 +118,34 @@ def test_rescaled_buckets_are_compared_together(tmp_path: Path, before: int, aft
     narrow = plan_difference(moved, older, newer, parse_predicate("p = 1 AND k > 99", context.schema))
     assert narrow.splits == () and narrow.counts.files_skipped_by_key > 0
     assert [(c.kind, c.values["v"]) for c in row_changes(moved, older, newer) if c.values["k"] == 7] == [("-U", "a"), ("+U", "b")]
+
+
+@pytest.mark.parametrize("key", [["p", "k"], []], ids=["key", "append"])
+def test_buckets_that_only_one_side_has(tmp_path: Path, key: list[str]) -> None:
+    """Partitions that came, and those that went."""
+    options = {"write-only": "true"}
+    context = make_table(tmp_path / "t", {"p": "INT NOT NULL", **COLUMNS}, key, ["p"], 1 if key else -1, options)
+    write(context, [{"p": p, "k": p, "v": "a"} for p in (1, 2)])
+    live = context.manifests.live_entries(context.snapshots.get(1))
+    drop_partitions(context, [entry.partition for entry in live if context.partition_path_of(entry.partition) == "p=1/"], 1)
+    write(context, [{"p": 3, "k": 3, "v": "a"}])
+    older, newer = context.snapshots.get(1), context.snapshots.get(3)
+    assert sorted((c.kind, c.values["p"]) for c in row_changes(context, older, newer)) == [("+I", 3), ("-D", 1)]
+    assert sorted((c.kind, c.values["p"]) for c in row_changes(context, newer, older)) == [("+I", 1), ("-D", 3)]
+    assert sorted((kind, row["p"]) for kind, row in changes(context, "1", "3", mode="diff")) == [("+I", 3), ("-D", 1)]
+
+
+def test_changes_have_the_columns_of_the_newer_snapshot(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true"})
+    write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    Table.open(context.url).alter.add_column("more INT")
+    later = TableContext.open(context.url)
+    write(later, [{"k": 2, "v": "b", "more": 5}])
+    older, newer = later.snapshots.get(1), later.snapshots.get(2)
+    assert [(c.kind, c.values) for c in row_changes(later, older, newer)] == [
+        ("-U", {"k": 2, "v": "b", "more": None}),
+        ("+U", {"k": 2, "v": "b", "more": 5}),
+    ]
 
 
 def test_rows_without_a_key_in_rescaled_buckets(tmp_path: Path) -> None:

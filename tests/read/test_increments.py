@@ -18,6 +18,7 @@ from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.read.increments import IncrementRange, increment_context, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.goldens import GOLDENS, Golden, expected_rows, golden, golden_table
+from tests.pieces import injected
 from tests.tables import compact, make_table, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
@@ -80,6 +81,31 @@ def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"no snapshot 2 .* it has probably expired"):
         changes(context, "1")
     assert changes(context, "4") == [("+I", {"k": 3, "v": "c"})]
+
+
+@pytest.mark.parametrize("left", [1, 2, 3, 4])
+def test_a_time_before_the_oldest_snapshot_is_not_the_empty_table(tmp_path: Path, left: int) -> None:
+    """Unless nothing has expired: what was there at that time is unknown."""
+    context = history(tmp_path)
+    assert changes(context, "1970-01-02 00:00:00", mode="diff") == changes(context, "0", mode="diff")
+    expire_snapshots(context, Retention(left, left, 0, None))
+    with pytest.raises(NotFound, match="has expired"):
+        changes(context, "1970-01-02 00:00:00", mode="diff")
+
+
+def test_pieces_of_a_changelog_come_all(tmp_path: Path) -> None:
+    """Whatever is cut: manifests, files, batches."""
+    columns = {"p": "INT NOT NULL", **COLUMNS}
+    options = {"changelog-producer": "input", "manifest.target-file-size": "1 b"}
+    context = make_table(tmp_path / "t", columns, ["p", "k"], ["p"], bucket=2, options=options)
+    rows = [{"p": p, "k": k, "v": "a"} for p in (1, 2) for k in range(8)]
+    with injected(1):
+        write(context, rows)
+        write(context, [{**row, "v": "b"} for row in rows[::3]])
+        found = changes(context, "0")
+    assert sorted(map(str, found)) == sorted(map(str, changes(context, "0")))
+    expected = [("+I", row) for row in rows] + [("+I", {**row, "v": "b"}) for row in rows[::3]]
+    assert sorted(map(str, found)) == sorted(map(str, expected))
 
 
 @pytest.mark.parametrize("golden", CHANGELOGS, ids=str)

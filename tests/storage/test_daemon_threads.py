@@ -7,6 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.threads import DaemonThreads, ReadAhead, begin_thread, in_parallel, map_ahead
 
 _OF_CALL: ContextVar[str] = ContextVar("of_call", default="")
@@ -48,6 +49,15 @@ def test_threads_are_used_again(started: list[threading.Thread]) -> None:
 def test_one_call_needs_no_thread(started: list[threading.Thread]) -> None:
     assert list(in_parallel(lambda number: threading.current_thread().name, [1], 8)) == [threading.current_thread().name]
     assert list(in_parallel(str, [], 8)) == [] and not started
+
+
+@pytest.mark.parametrize("submitted", [1, 2, 3, 7, 8])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_no_call_is_left_out_however_many_are_submitted_at_a_time(
+    submitted: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PIECES, "submitted_calls", submitted)
+    assert list(in_parallel(str, iter(range(7)), threads)) == [*map(str, range(7))]
 
 
 def test_a_thread_that_hangs_holds_up_nobody() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,36 @@ def test_calls_reach_the_storage_of_the_place(tmp_path: Path) -> None:
     assert not any(storage.exists(path) for path in ("/all/t/own", "/cold/x/f", "/all/elsewhere"))
     assert inner.asked == {"/all/t/own", "/all/t/s"}, "its own files stay with its own storage"
     assert stores["/all"].asked == {"/all/elsewhere"} and stores["/cold"].asked == {"/cold/x/f", "/cold/x"}
+
+
+class Storing(Recording):
+    """Stores files in the background, until it is asked to settle. Remembers in `events` what was settled and published."""
+
+    def __init__(self, name: str, events: list[str]) -> None:
+        super().__init__()
+        self.name, self.events = name, events
+
+    @contextmanager
+    def overlapping_writes(self) -> Iterator[None]:
+        yield
+
+    def settle(self) -> None:
+        self.events.append(self.name)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.events.append("published")
+        return super().put_if_absent(path, data)
+
+
+def test_all_places_are_settled_before_a_publication() -> None:
+    """What the snapshot names lies in several of them."""
+    events: list[str] = []
+    stores = {place: Storing(place, events) for place in ("/hot", "/cold", "/unused")}
+    storage = ExternalStorage(Storing("own", events), "/t", AllowedPlaces(tuple(stores)), stores.__getitem__)
+    for place in ("/hot", "/cold"):
+        storage.write_new(f"{place}/t/bucket-0/f", b"")
+    storage.put_if_absent("/t/snapshot/snapshot-1", b"")
+    assert sorted(events[:-1]) == ["/cold", "/hot", "own"] and events[-1] == "published"
 
 
 def test_no_link_leads_out_of_a_place(tmp_path: Path) -> None:
