@@ -113,7 +113,7 @@ class _Compaction:
             self.run(self.distribute_rows)
             if self.request.may_regroup:
                 self.run(self.regroup_partitions)
-                self.request = self.request.after_regrouping(self.total.regrouped)
+                self.request = replace(self.request, regroups=False)
         if self.request.cuts_runs(self.context):
             self.run(self.cut_runs)
         self.run(self.compact_buckets)
@@ -121,14 +121,17 @@ class _Compaction:
     def run(self, stage: Stage) -> None:
         """Run a stage, then again for conflicting buckets, as often as the request allows."""
         allowed = MAX_REPLANS if self.request.on_conflict == OnConflict.RETRY and self.request.if_snapshot is None else 0
-        of_stage = Outcome()
+        of_stage, beyond = Outcome(), dict[BucketId, Conflict]()
         try:
             with expiry_noticed(self.context, None):
                 plan = self._run_once(stage, None, of_stage)
                 self.plan = self.plan or plan
                 while allowed and of_stage.conflicts:
-                    allowed, self.replans = allowed - 1, self.replans + 1
-                    self._run_once(stage, frozenset(of_stage.conflicts), of_stage)
+                    allowed, self.replans, refused = allowed - 1, self.replans + 1, dict(of_stage.conflicts)
+                    again = self._run_once(stage, frozenset(refused), of_stage)
+                    left = {skipped.bucket_id for skipped in again.decisions if _is_left(skipped)}
+                    beyond |= {bucket: refused[bucket] for bucket in left & refused.keys()}
+                of_stage.conflicts |= beyond  # the limits do not suffice for reading these once more
         except PaimonError as error:
             _note_distributed_rows(error, self.total)
             raise
@@ -136,13 +139,17 @@ class _Compaction:
             self.total.add_stage(of_stage)
 
     def _run_once(self, stage: Stage, only: frozenset[BucketId] | None, of_stage: Outcome) -> CompactionPlan:
-        """Run a stage for these buckets (None: all), and add its outcome; what was lost is counted whatever happens."""
+        """Run a stage for these buckets (None: all), and add its outcome; what was lost is counted whatever happens.
+
+        What it has read counts towards the limits of all that follows.
+        """
         self.begun, self.partly = {}, Outcome()
         try:
             plan, self.partly = stage(only)
         finally:
             self.partly.note_lost(self.begun)
             of_stage.add_round(self.partly)
+            self.request = self.request.after_reading(self.partly.read_size)
         return plan
 
     def _begin(self, works: Sequence[CompactionTask | PostponedRows | RegroupedPartition]) -> None:
@@ -164,7 +171,6 @@ class _Compaction:
         outcome = move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
         if plan.unfinished is not None and not (outcome.conflicts or outcome.failures):
             self._finish_rescale(plan.unfinished, plan.size_to_move, outcome)
-        self.request = self.request.after_reading(outcome.moved_read + outcome.lost_read)
         return plan, outcome
 
     def _finish_rescale(self, left: UnfinishedRescale, size: int, outcome: Outcome) -> None:
@@ -255,6 +261,10 @@ class _Compaction:
         return CompactSummary.of(self.context.mode, self.total, plan, conflicts, run)
 
 
+def _is_left(decision: Decision) -> bool:
+    return isinstance(decision, SkippedBucket) and decision.is_left
+
+
 def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
     """Add to the error of a later stage that the commit of the distributed rows remains in place."""
     if any(message.bucket == POSTPONE_BUCKET for message in distributed.committed):
@@ -275,7 +285,8 @@ def _distribute_rows(
     try:
         with expiry_noticed(context, plan.snapshot_id):
             snapshot = context.snapshots.get(plan.snapshot_id)
-            distributed = distribute(new_files, partitions, snapshot, request.strategy, engine, progress)
+            strategy = None if request.merges_afterwards else request.strategy
+            distributed = distribute(new_files, partitions, snapshot, strategy, engine, progress)
     except SnapshotExpired as expired:
         outcome.conflicts = {BucketId(partition, POSTPONE_BUCKET): expired for partition in partitions}
         return outcome

@@ -73,6 +73,12 @@ class Outcome:
         self.lost_read += later.lost_read
         self.lost_written += later.lost_written
 
+    @property
+    def read_size(self) -> int:
+        """The bytes that were read, with those that came to nothing."""
+        read, _ = rewritten_files([*self.regrouped, *self.committed])
+        return sum(file.file_size for file in read) + self.moved_read + self.lost_read
+
     def note_lost(self, begun: Mapping[BucketId, int]) -> None:
         """Count what was read for buckets that are not committed, or in part: all that was to be read, since nobody knows how far
         a task came. `begun`: the bytes that the stage was to read of each bucket.

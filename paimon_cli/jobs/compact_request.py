@@ -52,13 +52,13 @@ _SHOWN_KEYS = 8
 class CompactRequest(CompactOptions):
     """The user's request, and what the job itself asks for.
 
-    `distributed`: the postponed rows that this round has distributed already, which count towards its limits. `turn_bytes`: the
+    `distributed`: the postponed rows that this round has distributed already, each partition as a bucket. `turn_bytes`: the
     limit of a turn in a service while other tables wait; one bucket is compacted even if it is larger. `budget_bytes`: what is
     left of the budget of a run, which never holds more than `budget_whole`; `budget_says`: why it is not more, if that is known
     better. `unknown_buckets_allowed`: ignore bucket numbers that a table lacks, for requests to several tables.
     `forces_level_0`: as for `plan_bucket`. `regroups`: partitions with postponed buckets may get another bucket count, unless
-    partitions or buckets are chosen. `bytes_before`: what this round has read to change or mend bucket counts, towards its
-    limits. `merges`: how a goal chooses them, where it may.
+    partitions or buckets are chosen. `bytes_before`: what this round has read so far, towards its limits. `merges`: how a goal
+    chooses them, where it may.
     """
 
     _: KW_ONLY
@@ -85,6 +85,14 @@ class CompactRequest(CompactOptions):
     def choices(self, context: TableContext, buckets: Sequence[BucketFiles]) -> GoalChoices:
         """What the goal chooses to merge in these buckets; nothing without one, or where another strategy is asked for."""
         return NO_CHOICES if self.merges is None or self.strategy != MINOR_STRATEGY else self.merges.choices(context, buckets)
+
+    @property
+    def merges_afterwards(self) -> bool:
+        """Whether postponed rows are only placed, and a later plan merges their buckets. What such a merge reads is not known
+        before, so with it a round could exceed its limits, or do what its goal would not.
+        """
+        limits = (self.budget_bytes, self.max_bytes, self.max_buckets)
+        return self.merges is not None or any(limit is not None for limit in limits)
 
     @property
     def order(self) -> SortOrder | None:
@@ -123,18 +131,14 @@ class CompactRequest(CompactOptions):
         """The request for the rest of a round in which postponed rows were distributed."""
         return replace(self, distributed=tuple(message for message in messages if message.bucket == POSTPONE_BUCKET))
 
-    def after_regrouping(self, messages: Sequence[CommitMessage]) -> CompactRequest:
-        """The request for the rest of a round in which buckets were split or merged."""
-        read = sum(file.file_size for message in messages for file in message.compact.removed)
-        return replace(self.after_reading(read), regroups=False)
-
     def after_reading(self, size: int) -> CompactRequest:
         """The request for the rest of a round that has read so many bytes."""
         return replace(self, bytes_before=self.bytes_before + size)
 
     def pays_for_counts(self, plan: CompactionPlan) -> bool:
-        """Whether the budget suffices to mend the bucket counts of the plan."""
-        return self.budget_bytes is None or plan.size_to_move <= self.budget_bytes
+        """Whether the limits suffice to mend the bucket counts of the plan."""
+        limits = [limit for limit in (self.budget_bytes, self.max_bytes) if limit is not None]
+        return not limits or self.bytes_before + plan.size_to_move <= min(limits)
 
 
 @dataclass(frozen=True)
@@ -371,9 +375,7 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
     """Turn the tasks that exceed the limits of a request into skipped buckets; the most urgent ones come first."""
     works = by_urgency(decisions)
     later: dict[BucketId, Decision] = {}
-    size = limits.bytes_before
-    size += sum(file.file_size for message in limits.distributed for file in message.compact.removed)
-    count, turn = len(limits.distributed), 0
+    size, count, turn = limits.bytes_before, len(limits.distributed), 0
     owed = sum(_level_0_size(task) for task in works)
     for planned in works:
         # level 0 that readers wait for comes first: also before the deeper part of merges that are more urgent

@@ -78,10 +78,16 @@ def _files_of(waiting: Mapping[bytes, BucketFiles]) -> Iterator[tuple[bytes, Dat
 
 
 def distribute(
-    new_files: NewFiles, partitions: frozenset[bytes], snapshot: Snapshot, strategy: str, engine: Engine, progress: Progress
+    new_files: NewFiles,
+    partitions: frozenset[bytes],
+    snapshot: Snapshot,
+    strategy: str | None,
+    engine: Engine,
+    progress: Progress,
 ) -> list[CommitMessage]:
     """Write the rows that wait in these partitions at `snapshot` to their buckets; returns the messages of one COMPACT snapshot.
 
+    `strategy`: by which the writers compact these buckets; None if they only add to level 0, and read nothing but the rows.
     If it fails, no new file remains.
     """
     context = new_files.context
@@ -99,7 +105,9 @@ def distribute(
         first_sequences=committed_state(state).next_sequences,
         read_snapshot_id=snapshot.id,
         file_stamp=new_files.stamp,
-        compaction=CompactionWhileWriting(WriterCompaction(snapshot.id, new_files.stamp, strategy), state),
+        compaction=None
+        if strategy is None
+        else CompactionWhileWriting(WriterCompaction(snapshot.id, new_files.stamp, strategy), state),
     )
     with new_files.deleted_on_failure():
         written = write_files(plan, engine, progress)

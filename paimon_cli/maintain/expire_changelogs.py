@@ -15,8 +15,8 @@ from paimon_cli.maintain.needed_files import (
     SharedManifests,
     changelog_entries,
     data_files_to_delete,
-    files_made_dead,
     files_of_lists,
+    has_producer,
     key_of_file,
     manifest_lists,
     metadata_paths,
@@ -28,6 +28,7 @@ from paimon_cli.maintain.removed_versions import (
     RemovalRecord,
     delete_named_first,
     finish_removals,
+    kept_by_changelog,
     needed_up_to,
     record_removal,
     unfinished_removals,
@@ -150,7 +151,7 @@ def _data_files(context: TableContext, changelog: Snapshot, needed: NeededFiles)
     if changelog.changelog_manifest_list is not None:
         entries, kind = changelog_entries(context, changelog), "changelog"
     else:
-        entries, kind = files_made_dead(context, changelog), "data"
+        entries, kind = kept_by_changelog(context, changelog), "data"
     for entry in entries:
         if key_of_file(entry) not in needed.data:
             yield from data_files_to_delete(context, entry, kind)
@@ -159,7 +160,7 @@ def _data_files(context: TableContext, changelog: Snapshot, needed: NeededFiles)
 def _metadata_files(context: TableContext, changelog: Snapshot) -> Iterator[FileToDelete]:
     if changelog.changelog_manifest_list is not None:
         lists = [(changelog.changelog_manifest_list, changelog.changelog_manifest_list_size)]
-    else:
-        lists = manifest_lists(changelog)
+    else:  # beside a producer, they went with the snapshot
+        lists = [] if has_producer(context, changelog) else manifest_lists(changelog)
     yield from files_of_lists(context, lists)
     yield FileToDelete(context.layout.changelog(changelog.id), "long-lived changelog")

@@ -79,7 +79,7 @@ class ReadCounts:
             try:
                 table, partition, reads = _line(json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                is_on_its_way = number == len(lines) and not is_whole and _is_cut(error)
+                is_on_its_way = number == len(lines) and not is_whole and _is_cut(line, error)
                 bad += [] if is_on_its_way else [number]
                 continue
             counts[table, partition] = counts.get((table, partition), 0.0) + reads
@@ -130,9 +130,10 @@ def day_of(name: str) -> date | None:
         return None
 
 
-def _is_cut(error: Exception) -> bool:
-    """Whether a line is no JSON, as one that is still being written."""
-    return isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+def _is_cut(line: bytes, error: Exception) -> bool:
+    """Whether a line is the begin of an object, as one that is still being written."""
+    is_no_json = isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+    return is_no_json and line.lstrip().startswith(b"{") and not line.rstrip().endswith(b"}")
 
 
 def _complaint(name: str, bad: list[int]) -> str:

@@ -32,6 +32,7 @@ from paimon_cli.maintain.needed_files import (
     data_files_to_delete,
     files_made_dead,
     files_of_lists,
+    has_producer,
     index_files,
     key_of_file,
     lean,
@@ -213,15 +214,21 @@ def _read(context: TableContext, kind: str, path: str) -> RemovalRecord | None:
         return RemovalRecord(path)
     left = _what_is_left(context, commits, states)
     if kind == CHANGELOGS:
-        left = replace(left, data=(*left.data, *_made_dead(context, commits)))
+        left = replace(left, data=(*left.data, *_kept_by_changelogs(context, commits)))
     return RemovalRecord(path, left, tags)
 
 
-def _made_dead(context: TableContext, commits: Sequence[Snapshot]) -> Iterator[ManifestEntry]:
-    """The files that only changelogs kept, because their commits had removed them from the table."""
+def kept_by_changelog(context: TableContext, changelog: Snapshot) -> list[ManifestEntry]:
+    """The files that an expired snapshot's commit removed from the table, and that changelogs keep. Beside a producer there are
+    none: they went with the snapshot, although a tag may keep the manifests that name them.
+    """
+    return [] if has_producer(context, changelog) else files_made_dead(context, changelog)
+
+
+def _kept_by_changelogs(context: TableContext, commits: Sequence[Snapshot]) -> Iterator[ManifestEntry]:
     for snapshot in commits:
         with contextlib.suppress(DamagedFile, NotFound):
-            yield from files_made_dead(context, snapshot)
+            yield from kept_by_changelog(context, snapshot)
 
 
 def _what_is_left(context: TableContext, commits: Sequence[Snapshot], states: Sequence[Snapshot]) -> DiscardedVersions:

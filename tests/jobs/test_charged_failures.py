@@ -168,3 +168,24 @@ def test_what_other_turns_only_reserved_is_left_in_the_ledger(is_daily: bool) ->
     other.budget.settle(other.granted, 100)
     assert given.unspent_size == given.left_size == 650
     assert not given.reserve_all(651) and given.unspent_size == 650
+
+
+def test_a_bucket_is_not_read_once_more_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "INT"}, ["id"], options={"write-only": "true"})
+    for number in range(3):
+        write(context, [{"id": key, "n": number} for key in range(50)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    size, lost = sum(file.file_size for file in bucket.files), list[int]()
+    commit, accounts = compact_outcome.try_commit, [CompactionAccount(), CompactionAccount()]
+
+    def another_was_faster_once(*given: Any) -> Any:
+        lost.append(1)
+        return FilesConflict("bucket 0 was compacted", "by a test") if len(lost) == 1 else commit(*given)
+
+    monkeypatch.setattr(compact_outcome, "try_commit", another_was_faster_once)
+    with pytest.raises(FilesConflict):
+        run_compact(context, CompactRequest("full", budget_bytes=2 * size - 1), LocalEngine(), NoProgress(), account=accounts[0])
+    assert accounts[0].bytes_read == size and len(lost) == 1
+    lost.clear()
+    run_compact(context, CompactRequest("full", budget_bytes=2 * size), LocalEngine(), NoProgress(), account=accounts[1])
+    assert accounts[1].bytes_read == 2 * size and len(lost) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from dataclasses import replace
@@ -25,10 +26,17 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import compact_job
+from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.goal_merges import merges_of
 from paimon_cli.jobs.postponed_rows import partitions_changed_since
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
 from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, plan_rows
+from paimon_cli.jobs.service.budget import Budget
+from paimon_cli.jobs.service.maintenance import Quiet, RunLimits, maintain
+from paimon_cli.jobs.service.served_table import ServedTable
+from paimon_cli.jobs.service.table_round import TableRound
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.metadata.data_file import (
     DELETION_VECTORS,
@@ -40,11 +48,13 @@ from paimon_cli.metadata.data_file import (
     IndexFileMeta,
     SimpleStats,
 )
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.key_history import key_history, key_predicate
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.requests.maintenance import RescaleOptions
+from paimon_cli.requests.upkeep import Allowance, GoalName
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import golden_table
 from tests.nightly import at_night
@@ -579,3 +589,56 @@ def test_the_first_and_last_key_of_a_waiting_file_are_not_bounds(tmp_path: Path)
         found = FollowedChanges(table, ReadRequest(where=f"id = {number}"), 1, 1).rows()
         assert [batch.column("n").to_pylist() for batch in found] == [[n]]
         assert len(key_history(context, key_predicate(context, {"id": str(number)})).versions) == 1
+
+
+MERGES_AT_ONCE = {"num-sorted-run.compaction-trigger": "2", **POSTPONED}
+
+
+def sizes_of(context: TableContext) -> dict[tuple[str, int], int]:
+    """The bytes of the live files by name and bucket."""
+    buckets = bucket_files(context, context.snapshots.latest()).values()
+    return {(file.file_name, bucket.bucket): file.file_size for bucket in buckets for file in bucket.files}
+
+
+def maintained(context: TableContext, budget: int | None, goal: GoalName | None = None) -> tuple[int, TableRound]:
+    """Maintains a table within a budget; returns the bytes of the files that it read, and what it says."""
+    before = sizes_of(context)
+    limits = RunLimits(Budget.of(None if budget is None else Allowance(size=budget), context.clock), 60.0, merges_of(goal))
+    served = [ServedTable("t", lambda: TableContext.open(context.url))]
+    ((done, _),) = maintain(served, LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, None, limits)
+    after = sizes_of(context)
+    return sum(size for file, size in before.items() if file not in after), done
+
+
+@pytest.mark.parametrize("goal", [None, "latency"])
+def test_a_budget_holds_for_the_merges_after_rows_got_their_buckets(tmp_path: Path, goal: GoalName | None) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "INT"}, ["id"], (), -2, MERGES_AT_ONCE)
+    for number in range(5):
+        write(context, [{"id": key, "n": number} for key in range(100)])
+        waiting = sum(size for (_, bucket), size in sizes_of(context).items() if bucket == POSTPONE_BUCKET)
+        read, done = maintained(context, waiting + 100, goal)
+        assert waiting <= read <= waiting + 100
+        assert done.summary.bytes_read <= waiting + 100
+        assert not any(bucket == POSTPONE_BUCKET for _, bucket in sizes_of(context))
+    assert len(live_files(context)) == 5 and (goal or done.left.buckets == 1), "what is left is said"
+    assert shown(context) == sorted(({"id": key, "n": 4} for key in range(100)), key=json.dumps)
+
+
+def test_one_run_places_rows_and_merges_them_if_the_budget_suffices(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "INT"}, ["id"], (), -2, MERGES_AT_ONCE)
+    for number in range(3):
+        write(context, [{"id": key, "n": number} for key in range(100)])
+        maintained(context, sum(size for (_, bucket), size in sizes_of(context).items() if bucket == POSTPONE_BUCKET))
+    write(context, [{"id": 1, "n": 9}])
+    read, done = maintained(context, 1_000_000)
+    assert len(live_files(context)) == 1 and not done.left.buckets
+    assert read < done.summary.bytes_read <= 1_000_000, "the rows that got their buckets are read again, too"
+
+
+def test_limits_of_a_compaction_hold_for_merges_of_rows_that_got_their_buckets(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "n": "INT"}, ["id"], (), -2, MERGES_AT_ONCE)
+    for number in range(5):
+        write(context, [{"id": key, "n": number} for key in range(100)])
+        waiting = sum(size for (_, bucket), size in sizes_of(context).items() if bucket == POSTPONE_BUCKET)
+        summary = run_compact(context, CompactRequest("minor", max_bytes=waiting + 100), LocalEngine(), NoProgress())
+        assert summary.bytes_read == waiting

@@ -157,6 +157,31 @@ def test_changelogs_that_are_not_due_may_go_at_once(tmp_path: Path) -> None:
     assert "all changelogs that may go" not in savings(made)
 
 
+@pytest.mark.parametrize("producer", ["input", "none"])
+def test_changelogs_keep_nothing_that_went_with_their_snapshots(tmp_path: Path, producer: str) -> None:
+    """A tag keeps the manifests of compactions whose files are gone."""
+    made = Table.create(
+        tmp_path / "wh" / "shop.db" / "t",
+        columns=["id BIGINT NOT NULL", "v STRING"],
+        primary_key=["id"],
+        options={"bucket": "1", "write-only": "true", "changelog-producer": producer, "changelog.time-retained": "1 d"},
+    )
+    for commit in range(9):
+        made.write([{"id": number, "v": f"{commit}"} for number in range(40)], compact="none")
+        if commit % 3 == 2:
+            made.compact(strategy="full")
+    made.tags.create("one")
+    made.write([{"id": 1, "v": "later"}], compact="none")
+    made.expire(retain_max=1, retain_min=1)
+    predicted = saving_of(made, "all changelogs that may go")
+    before = {path: path.stat().st_size for path in directory_of(made).rglob("*") if path.is_file()}
+    said = made.expire(what="changelogs", retain_max=1, retain_min=1)
+    gone = [size for path, size in before.items() if not path.exists()]
+    assert (len(gone), sum(gone)) == (predicted.files, predicted.bytes) == (said.files, said.size)
+    assert made.verify().violations == []
+    assert made.orphan_rows(made.plan_orphans(older_than="0 s", force=True).plan) == []
+
+
 def test_a_branch_frees_its_directory_and_leaves_its_data_to_the_cleaning_of_orphans(table: Table) -> None:
     """Nothing else keeps what the branch was made of, nor what was written to it."""
     table.expire(retain_max=1)

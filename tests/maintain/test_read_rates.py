@@ -82,6 +82,13 @@ def test_a_last_line_without_an_end_is_being_written(end: bytes, is_named: bool)
     assert ReadCounts.read(b'{"table": "s.b", "reads": "many"}', "reads.ndjson").complaints, "that is whole, and wrong"
 
 
+@pytest.mark.parametrize("last", [b"garbage", b"\xff\x00\xfe", b"x" * 100_000, b'{"table": s.b}'])
+def test_a_last_line_without_an_end_that_begins_no_count_is_named(last: bytes) -> None:
+    assert ReadCounts.read(last, "reads.ndjson").complaints
+    found = ReadCounts.read(b'{"table": "s.a", "reads": 1}\n' + last, "reads.ndjson")
+    assert found.counts == {("s.a", ""): 1} and "line 2 is no count" in found.complaints[0]
+
+
 def test_a_file_has_bounds() -> None:
     with pytest.raises(UsageError, match="too many lines"):
         ReadCounts.read(b'{"table":"s.a","reads":1}\n' * (MAX_READS_LINES + 1), "reads.ndjson")

@@ -135,12 +135,18 @@ class _Steps:
         finally:
             turn.used += done.account.bytes_read
         left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
-        turn.is_unfinished = any(decision.waits_for_turn for decision in left)
+        turn.is_unfinished = any(decision.waits_for_turn for decision in left) or self._moved_rows()
         done.left = left_of(left)
         if not limited.pays_for_counts(done.summary.plan):
             done.left = replace(done.left, steps=(BUCKET_COUNTS,))
         if grown:
             turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))
+
+    def _moved_rows(self) -> bool:
+        """Whether rows got other buckets, paid from a budget: merges may be due now that the turn did not ask it for."""
+        summary = self.done.summary
+        moved = summary.plan.postponed or summary.regrouped or summary.stale_files or summary.rescaled_to
+        return self.turn.granted is not None and bool(moved and summary.snapshots)
 
     def expire(self) -> None:
         turn, done = self.turn, self.done
