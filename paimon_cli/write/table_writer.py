@@ -12,10 +12,12 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, IndexFileMeta
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Step
@@ -68,13 +70,17 @@ def write_rows(
     little and in memory, and buckets are merged, written and compacted in parallel at the end.
     """
     few = PIECES.written_at_once_bytes
-    ahead = 1 if sum(few if split.path else split.size for split in plan.splits) < few else threads
+    ahead = 1 if sum(split.size if _is_in_memory(split) else few for split in plan.splits) < few else threads
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:
         with ReadAhead(batches, PIECES.read_ahead_bytes) if ahead > 1 else nullcontext(batches) as rows:
             writer.write_all(plan.placed(rows), on_rows, ahead)
         return writer.finish()
+
+
+def _is_in_memory(split: Any) -> bool:
+    return isinstance(split, SourceSplit) and not split.path
 
 
 class TableWriter:

@@ -943,3 +943,15 @@ def test_a_merge_that_leaves_no_value_for_a_column_stops_its_table(tmp_path: Pat
     source = written(tmp_path / "events", debezium("t", "c", None, row), debezium("t", "d", row, None))
     with pytest.warns(UserWarning), pytest.raises(Refused, match="column n of a row is null"):
         table.ingest(source, format="debezium")
+
+
+def test_blocks_of_one_shard_and_of_several_are_committed_together(tmp_path: Path) -> None:
+    """Rows of several are put in order, and have their kinds in another form."""
+
+    def from_shard(number: int, key: int) -> Row:
+        return {**debezium("t", "c", None, {"id": key}), "source": {"db": f"shard{number}", "table": "t"}}
+
+    written(tmp_path / "e1.json", from_shard(1, 1), from_shard(1, 2))
+    written(tmp_path / "e2.json", from_shard(1, 3), from_shard(2, 4), from_shard(1, 5))
+    Catalog(str(tmp_path)).ingest(str(tmp_path / "e*.json"), format="debezium", into="shop", primary_key="id")
+    assert sorted(rows_of(tmp_path, "t")) == ["1", "2", "3", "4", "5"]
