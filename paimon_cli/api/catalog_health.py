@@ -137,28 +137,30 @@ class Examination(OpenedCatalog):
 
     def _examined(self, call: FixesCall) -> list[_Examined]:
         """The tables with their health, most urgent first."""
+        from paimon_cli.catalog.warehouse_policy import warehouse_of_place
+        from paimon_cli.inspect.findings.finding import Finding
         from paimon_cli.inspect.findings.policy_findings import refused_settings, shorter_retention, unreadable_policy
         from paimon_cli.inspect.health_report import damaged_entry, of_policy, unreadable, with_findings
         from paimon_cli.maintain.policy_effect import judged_for
 
         argument = call.argument or self._pasted
 
-        policies, unread = self._policies(), dict[str, PaimonError]()
+        policies, unread = self._policies(), dict[str, Finding]()
 
         def look(table: Table, name: str, word: str) -> _Examined:
             row = table._health(_asked(call, word), name)
             try:
                 policy = policies.of(table.context.place)
             except PaimonError as error:
-                unread.setdefault(error.message, error)
+                command = self._showing_policy(warehouse_of_place(table.context.place))
+                unread.setdefault(error.message, unreadable_policy(error, command))
                 return _Examined(row, word, table)
             judged = judged_for(policy, table.context) if policy.met else []
             return _Examined(with_findings(row, shorter_retention(judged, f"paimon-cli policy show {word}")), word, table)
 
         damaged, looks = self._looked_at(call, argument, look)
         found = [_Examined(damaged_entry(error)) for error in damaged]
-        for error in unread.values():
-            found.append(_Examined(of_policy("policy.yaml", [unreadable_policy(error, self._showing_policy(None))])))
+        found += (_Examined(of_policy("policy.yaml", [finding])) for finding in unread.values())
         for warehouse, of_warehouse in policies.read.items():
             if refused := refused_settings(of_warehouse.refused, self._showing_policy(warehouse)):
                 found.append(_Examined(of_policy("policy.yaml", refused)))

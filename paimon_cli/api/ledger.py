@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
 from paimon_cli.errors import PaimonError
-from paimon_cli.options.option_text import human_size
+from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.requests.policy import LedgerOptions
 from paimon_cli.storage.time_bounds import within
 
@@ -165,7 +165,8 @@ class LedgerBook:
         for text in damaged[:MAX_NAMED]:
             self._warn(text)
         if len(damaged) > MAX_NAMED:
-            self._warn(f"{len(damaged) - MAX_NAMED:,} more objects of the ledger cannot be read; left out")
+            more = counted(len(damaged) - MAX_NAMED, "other object")
+            self._warn(f"{more} of the ledger cannot be read; left out")
         if begun:
             spent = human_size(sum(step.bytes_read for each in begun for step in each.steps))
             self._warn(

@@ -10,7 +10,7 @@ from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.catalog_maintenance import Maintaining
 from paimon_cli.catalog.metastore.configuration_files import PROFILE
 from paimon_cli.catalog.metastore.metastore import is_name
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import Conflict, UsageError
 from paimon_cli.requests.compaction import TableChoice
 from paimon_cli.requests.policy import PolicyOf, SetPolicy
 from paimon_cli.requests.upkeep import Allowance
@@ -119,7 +119,11 @@ class PolicyBook:
             f"{each.key}: {each.text} ({each.place})" for each in settings if each.key.startswith(f"{RETENTION}.")
         )
         file = policy_of_warehouse(self._catalog._metastore)
-        before, after = file.replace(content, call.file, call.if_version)
+        try:
+            before, after = file.replace(content, call.file, call.if_version)
+        except Conflict as conflict:
+            conflict.set_hint(f"look at the new one: paimon-cli policy show{self._catalog._metastore.flags}")
+            raise
         return PolicySummary(file.path, len(settings), before, after, lengthening)
 
     @takes(PolicyOf)

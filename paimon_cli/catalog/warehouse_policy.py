@@ -115,7 +115,7 @@ class PolicyFile:
 
     def _conflict(self, expected: str, found: str) -> Conflict:
         why = f"it was to replace version {expected}, and the warehouse has version {found}"
-        return Conflict("the policy was changed meanwhile", why, "look at the new one: paimon-cli policy show", path=self.path)
+        return Conflict("the policy was changed meanwhile", why, path=self.path)
 
 
 def version_of(content: bytes | None) -> str:
@@ -138,11 +138,11 @@ def policy_of_warehouse(metastore: Metastore) -> PolicyFile:
 
 def policy_of_place(location: TablePlace) -> PolicyFile | None:
     """The policy of the warehouse of a table; None for a table outside of one, and for the tables of a server."""
-    warehouse = _warehouse_of(location)
+    warehouse = warehouse_of_place(location)
     return None if warehouse is None else _file_at(warehouse, location.storage_options)
 
 
-def _warehouse_of(location: TablePlace) -> str | None:
+def warehouse_of_place(location: TablePlace) -> str | None:
     """The warehouse of a table: that of its catalog, or of its path WAREHOUSE/DATABASE.db/TABLE; None if it is in none."""
     entry = location.entry if isinstance(location, TableLocation) else None
     if entry is not None:
@@ -229,13 +229,14 @@ class Policies:
 
     def of(self, location: TablePlace) -> TablePolicy:
         """What the policies say about a table."""
-        warehouse = _warehouse_of(location)
+        warehouse = warehouse_of_place(location)
         database, table = name_of_place(location)
         policy = _NO_RULES if warehouse is None else self._policy(warehouse, location.storage_options)
         key = warehouse or "", database, table
         if key not in self._tables:
-            met = [*policy.about(database, table).settings, *self.own.about(database, table).settings]
-            self._tables[key] = TablePolicy(tuple(met))
+            of_warehouse = policy.about(database, table)
+            met = [*of_warehouse.settings, *self.own.about(database, table).settings]
+            self._tables[key] = TablePolicy(tuple(met), tuple(of_warehouse.refused))
         return self._tables[key]
 
     def about(self, name: str) -> TablePolicy:
@@ -254,7 +255,7 @@ class Policies:
 
     def reads(self, location: TablePlace) -> ReadCounts:
         """The counts of reads in the warehouse of a table. They only say what comes first, so that damage is a warning."""
-        warehouse = _warehouse_of(location)
+        warehouse = warehouse_of_place(location)
         if warehouse is None:
             return _NO_COUNTS
         if warehouse not in self._counts:

@@ -135,12 +135,25 @@ def _run(call: Call, catalog: Catalog, options: Given, monitoring: Monitoring) -
         for text in _rates(options):
             note(text)
     with single_run(outlook, catalog) as (shield, watcher):
+        _warn_of_hooks(call, catalog)
         given = {**options, "shield": shield, "watcher": watcher if monitoring.is_wanted else None, "on_emptied": on_emptied}
         rows = _collected(
             partial(catalog.maintain, **given), lambda rows: _show(call, rows, is_plan=False, scarce=_scarce(options))
         )
     if any(row.findings or row.is_unfinished for row in rows):
         raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _warn_of_hooks(call: Call, catalog: Catalog) -> None:
+    """Say that a single run tells no hooks, if the user's policy has some."""
+    from paimon_cli.catalog.metastore.configuration_files import PROFILE
+    from paimon_cli.catalog.warehouse_policy import own_rules
+    from paimon_cli.maintain.policy import PolicyKey
+
+    own = own_rules(call.catalog_options.get(PROFILE))
+    places = [line.place for line in own.settings if line.key == PolicyKey.HOOKS]
+    if places:
+        catalog.runtime.warn(f"only a service tells hooks, so those of {', '.join(places)} hear nothing of this run; add --watch")
 
 
 def _overdue(catalog: Catalog, options: Given) -> Sequence[TrashRow]:

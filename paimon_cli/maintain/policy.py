@@ -367,9 +367,12 @@ def _texts(given: PlacedValue) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """What the policies say about one table. `met`: all settings that meet it, in the order in which they count."""
+    """What the policies say about one table. `met`: all settings that meet it, in the order in which they count; `refused`:
+    those of the warehouse that only the user's own configuration may make.
+    """
 
     met: tuple[Setting, ...] = ()
+    refused: tuple[Setting, ...] = ()
 
     @cached_property
     def settings(self) -> Mapping[str, Setting]:

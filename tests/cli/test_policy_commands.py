@@ -186,7 +186,22 @@ def test_what_a_warehouse_may_not_ask_is_a_finding(warehouse: Path) -> None:
     assert "hooks (policy.yaml:2)" in of_policy[0]["message"] and of_policy[0]["severity"] == "warning"
     assert "retention.partitions 1 d (policy.yaml:3)" in of_table[0]["message"]
     assert "retention.snapshots 1 s (policy.yaml:3): snapshot.time-retained of the table is 1 h" in of_table[0]["message"]
-    assert "compacted" in run("maintain", "--all-tables", "--warehouse", warehouse, "--yes")[0]
+    said, _ = run("maintain", "--all-tables", "--warehouse", warehouse, "--yes", code=4)
+    assert "compacted" in said and "hooks (policy.yaml:2)" in said and "2 findings left" in said
+    assert "2 findings left" in run("maintain", "shop.orders", "--warehouse", warehouse, "--yes", code=4)[0]
+    figures = warehouse.parent / "figures.prom"
+    watch = ("--watch", "--max-rounds", 1, "--metrics-file", figures)
+    run("maintain", *watch, "--warehouse", warehouse, "--yes")
+    assert 'paimon_cli_findings{code="PD035",severity="warning",table="shop.orders"} 2.0' in figures.read_text()
+
+
+def test_hints_about_a_policy_name_its_warehouse(warehouse: Path) -> None:
+    run("policy", "set", new(warehouse, "catalog: {windows: sat}"), "--warehouse", warehouse)
+    _, said = run("policy", "set", new(warehouse, "{}"), "--warehouse", warehouse, "--if-version", "none", code=5)
+    assert f"paimon-cli policy show --warehouse {warehouse}" in said
+    policy(warehouse, "catalog: {gaol: cost}")
+    said, _ = run("health", warehouse / "shop.db/orders", code=4)
+    assert f"paimon-cli policy show --warehouse {warehouse}" in said
 
 
 def test_a_tag_that_is_kept_longer_than_the_policy_says_is_a_finding(warehouse: Path) -> None:
@@ -240,6 +255,17 @@ def test_hooks_are_told_about_the_tables_of_their_line(warehouse: Path, monkeypa
     events = [json.loads(line) for line in told.read_text().replace("}{", "}\n{").splitlines()]
     assert [(event["table"], event["kind"]) for event in events] == [("shop.orders", "COMPACT")]
     assert not Path(f"{told}.x").exists()
+    _, said = run("maintain", "--all-tables", "--warehouse", warehouse, "--yes")
+    assert "only a service tells hooks, so those of own.yaml:3, own.yaml:4 hear nothing of this run" in said
+
+
+def test_a_hook_that_cannot_be_used_stops_no_other(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, own = warehouse.parent / "told", warehouse.parent / "own.yaml"
+    own.write_text(f"policy:\n  catalog: {{hooks: tee -a {told}}}\n  tables:\n    shop.x*: {{hooks: no-such-program}}\n")
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    _, said = run("maintain", "--watch", "--max-rounds", 1, "--warehouse", warehouse, "--yes")
+    assert "the hook of own.yaml:4 is left out: there is no such program: no-such-program" in said
+    assert json.loads(told.read_text())["table"] == "shop.orders"
 
 
 def test_without_a_warehouse_there_is_no_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

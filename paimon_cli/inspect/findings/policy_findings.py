@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.finding import ERROR, WARNING, Code, Finding, Topic
-from paimon_cli.maintain.policy import Setting
-from paimon_cli.maintain.policy_effect import JudgedSetting
+from paimon_cli.maintain.policy import Setting, TablePolicy
+from paimon_cli.maintain.policy_effect import JudgedSetting, judged_for
 from paimon_cli.options.option_text import counted, printable
 
 SHOWN_LINES = 3
@@ -39,6 +40,12 @@ def shorter_retention(judged: Iterable[JudgedSetting], command: str) -> list[Fin
     figures = {"lines": len(shorter)}
     message = f"the policy of the warehouse cannot shorten retention: {shown}"
     return [Finding(Code.POLICY, WARNING, "policy", message, command, Topic.OPTIONS, figures, threshold="0 lines")]
+
+
+def findings_of_policy(policy: TablePolicy, context: TableContext, command: str) -> list[Finding]:
+    """The findings about the lines that meet a table. `context`: the table with its own options. `command`: shows the lines."""
+    judged = judged_for(policy, context) if policy.met else []
+    return [*refused_settings(policy.refused, command), *shorter_retention(judged, command)]
 
 
 def _shown(texts: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.changes.read_lag import ReadLag
+from paimon_cli.inspect.findings.runner import counted_findings
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
@@ -242,6 +243,8 @@ class CompactionService:
             request = self._request_for(table, self.request)
             turn = look(table.name, open_table, request, known.states, self.upkeep, cleans_orphans, examine_seconds)
         turn.policy, turn.reads = table.policy, table.reads
+        if turn.findings is not None:
+            turn.of_policy = counted_findings(table.findings_of_policy())
         turn.closes_millis = table.policy.closes(self.clock.now_millis())
         return turn
 
@@ -255,7 +258,7 @@ class CompactionService:
         known.due_millis = turn.due_millis(self.clock.now_millis() + RECHECK_MILLIS)
         known.lag = turn.lag or known.lag
         if turn.findings is not None:
-            known.findings, known.examine_millis = turn.findings, self.clock.now_millis() + EXAMINED_EVERY_MILLIS
+            known.findings, known.examine_millis = turn.all_findings, self.clock.now_millis() + EXAMINED_EVERY_MILLIS
 
     def _taken(self, number: int, turns: Sequence[Turn], limit: int | None) -> Iterator[TableRound]:
         """Take the turns: first small ones, concurrently in this process, since they mostly wait for the store, then the others.
@@ -310,7 +313,7 @@ class CompactionService:
             turn.budget.settle(turn.granted, turn.used, millis)
         (done,) = taken
         if turn.findings is not None:
-            known.findings = turn.findings
+            known.findings = turn.all_findings
         if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 from paimon_cli.errors import Conflict, PaimonError, TookTooLong
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.inspect.findings.runner import counted_findings
-from paimon_cli.inspect.health_report import health_of
+from paimon_cli.inspect.health_report import health_of, with_findings
 from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits, rows_dropped_after
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
@@ -256,9 +257,15 @@ def _examined(
         if budget.is_over or totals[table.name].state == RoundState.GONE:
             return None
         context = table.open()
-        return health_of(ExaminedTable(context, context.layout.argument), table.name).problems
+        return _problems(table, context)
 
     return look_at_each(examine, tables, seconds, 1, lambda table: table.name)
+
+
+def _problems(table: ServedTable, context: TableContext) -> tuple[Finding, ...]:
+    """What `health` finds in a table, and about the lines of the policy that meet it."""
+    found = health_of(ExaminedTable(context, context.layout.argument), table.name)
+    return with_findings(found, table.findings_of_policy()).problems
 
 
 def _judged(total: TableRound, findings: tuple[Finding, ...] | PaimonError | None, budget: Budget) -> TableRound:
@@ -358,7 +365,7 @@ def _planned(
     orphans = old_orphans(context, progress)[1] if pays(ORPHANS) else None
     if orphans is not None:
         upkeep += UpkeepDone(orphans=len(orphans.files), orphan_bytes=orphans.size)
-    findings = health_of(ExaminedTable(context, context.layout.argument), table.name).problems
+    findings = _problems(table, context)
     summary = CompactSummary(
         buckets=fitting.picked,
         files_before=fitting.work.files,

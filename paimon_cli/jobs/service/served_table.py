@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.findings.finding import Finding
+from paimon_cli.inspect.findings.policy_findings import findings_of_policy
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.goal_merges import ReadRates, merges_of, unknown_reads
 from paimon_cli.jobs.service.budget import Budget
@@ -36,6 +38,13 @@ class ServedTable:
     def opened(self) -> TableContext:
         """The table with the retention and the trigger of its policy."""
         return under_policy(self.open(), self.policy)
+
+    def findings_of_policy(self) -> list[Finding]:
+        """What `health` finds about the lines of a policy that meet the table."""
+        if not (self.policy.met or self.policy.refused):
+            return []
+        context = self.open()
+        return findings_of_policy(self.policy, context, f"paimon-cli policy show {context.layout.argument}")
 
     def limited(
         self, request: CompactRequest, budget: Budget | None = None, replays: TriggerReplays | None = None

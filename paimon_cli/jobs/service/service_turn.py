@@ -6,6 +6,7 @@ orphans if the service is configured to.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -58,7 +59,8 @@ Findings = Mapping[tuple[str, str], int]
 class Turn:
     """The planned work on a table. `snapshot_id`: the latest snapshot when it was planned.
 
-    `is_unfinished`: part of the work was left because other tables wait. `context` reopens the table if the plan was not kept.
+    `is_unfinished`: part of the work was left because other tables wait, or is asked for by a new plan. `context` reopens the
+    table if the plan was not kept.
     `budget`: of the run, of which `granted` bytes are reserved, and `used` were read, `upkeep_bytes` of them for upkeep;
     `budget_says`: why they are not more.
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
@@ -66,7 +68,8 @@ class Turn:
     `wanted`: by each compaction, split and merge of buckets, the most urgent first; `largest`: where the largest one is;
     `unpaid`: those for which the budget of a run may suffice once other turns give something back. `is_by_goal`: whether a goal
     gave the scores.
-    `findings`: None if the table was not examined. `lag`: of the newest commit of `ingest`; None if none was seen.
+    `findings`: None if the table was not examined; `of_policy`: those about the lines that meet it. `lag`: of the newest commit
+    of `ingest`; None if none was seen.
     `problem`: why it cannot be compacted, if there is more to do than that.
     """
 
@@ -95,6 +98,7 @@ class Turn:
     turn_bytes: int | None = None
     is_unfinished: bool = False
     findings: Findings | None = None
+    of_policy: Findings = field(default_factory=dict)
     lag: ReadLag | None = None
     problem: PaimonError | None = None
     is_by_goal: bool = False
@@ -107,6 +111,11 @@ class Turn:
     def is_over(self) -> bool:
         """Whether nothing more may begin: the time of the run has passed, or the window of the table."""
         return self.budget.is_over or (self.closes_millis is not None and self.budget.clock.now_millis() >= self.closes_millis)
+
+    @property
+    def all_findings(self) -> Findings | None:
+        """The findings, with those about the policy; None if the table was not examined."""
+        return None if self.findings is None else Counter(self.findings) + Counter(self.of_policy)
 
     @property
     def steps(self) -> tuple[str, ...]:
