@@ -250,8 +250,11 @@ def note(text: str) -> None:
 
 
 def on_stderr(text: str) -> None:
-    """Print what was asked for on stderr, without secrets. A severity with which it begins, as in `warning:`, is coloured."""
-    print(coloured(_safe(redact(text)), text.partition(":")[0], sys.stderr), file=sys.stderr)
+    """Print what was asked for on stderr, without secrets. A severity with which it begins, as in `warning:`, is coloured.
+
+    The line and its end are one write, because other threads may say something, too.
+    """
+    print(f"{coloured(_safe(redact(text)), text.partition(':')[0], sys.stderr)}\n", end="", file=sys.stderr)
 
 
 def note_waiting(table: str, records: int | None) -> None:

@@ -87,7 +87,7 @@ class ServiceLog:
 
     def say(self, text: str, done: ServiceRound | None = None) -> None:
         millis = now_millis() if done is None else done.started_millis + int(done.seconds * 1000)
-        print(f"{rfc3339(millis)} {printable(redact(text))}", file=sys.stderr, flush=True)
+        print(f"{rfc3339(millis)} {printable(redact(text))}\n", end="", file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         warn(text)
@@ -118,7 +118,7 @@ class JsonLog(ServiceLog):
 
     def event(self, level: str, event: str, message: str, **facts: object) -> None:
         line = {"time": rfc3339(now_millis()), "level": level, "event": event, "message": message, **facts}
-        print(json_text(redacted(line)), file=sys.stderr, flush=True)
+        print(f"{json_text(redacted(line))}\n", end="", file=sys.stderr, flush=True)
 
 
 class SilentLog(ServiceLog):

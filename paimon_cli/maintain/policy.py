@@ -328,7 +328,7 @@ class _Reader:
     def _setting(self, key: str, given: PlacedValue, level: str, pattern: str) -> Setting | None:
         declared = _KEYS[key]
         texts = _texts(given)
-        if texts is None or (len(texts) != 1 and not declared.is_list):
+        if texts is None or (isinstance(given.value, list) and not declared.is_list):
             kind = "texts" if declared.is_list else "one value"
             self._mistake(given.line, f"{key} has no value that can be taken", f"it takes {kind}")
             return None

@@ -20,6 +20,7 @@ _FORM = re.compile(
 )
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-4]):([0-5][0-9])")
 _LONGEST_ZONE = 64
+_OF_MACHINE = "localtime"
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,17 @@ class TimeWindows:
 
 
 def time_zone(name: str) -> tzinfo:
-    """A zone by its name in the IANA database, or UTC. Raises `UsageError`."""
+    """A zone by its name in the IANA database, or UTC; not what each machine calls local. Raises `UsageError`."""
     from zoneinfo import ZoneInfo
 
     if name.upper() == "UTC":
         return timezone.utc
     try:
-        if len(name) > _LONGEST_ZONE:
+        if len(name) > _LONGEST_ZONE or name.lower() == _OF_MACHINE:
             raise ValueError
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError):
-        why = "this machine knows none of this name"
+        why = "it is another one on each machine" if name.lower() == _OF_MACHINE else "this machine knows none of this name"
         raise UsageError(f"'{name[:_LONGEST_ZONE]}' is no time zone", why, "such as UTC or Europe/Berlin") from None
 
 

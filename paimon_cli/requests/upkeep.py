@@ -38,8 +38,11 @@ class Allowance(NamedTuple):
                     continue
                 if daily and kind == "millis" and amount > _DAY_MILLIS:
                     raise UsageError(f"--budget {given}", "a day has 24 h", "such as --budget 2h/day")
-                if amount:
-                    return cls(**{kind: amount}, is_daily=bool(daily))
+                if not amount:
+                    raise UsageError(
+                        f"--budget {given}", "nothing could be done with it", "such as --budget 10m or --budget 20GB"
+                    )
+                return cls(**{kind: amount}, is_daily=bool(daily))
         raise UsageError(
             f"--budget {given}",
             "it is neither a time nor a size with a unit",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from paimon_cli import Table
 from paimon_cli.cli import maintain_command, results
+from paimon_cli.cli.output import OutputFormat
+from paimon_cli.cli.service_log import JsonLog, RoundLines, ServiceLog
 from paimon_cli.errors import NotFound
 from tests.cli.calling import Run
 from tests.tables import make_table, write
@@ -200,3 +204,25 @@ def test_the_library_has_it_too(warehouse: str) -> None:
     gone.drop()
     with pytest.raises(NotFound):
         gone.maintain()
+
+
+class Writes(io.StringIO):
+    """Keeps each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.texts.append(text)
+        return len(text)
+
+
+def test_a_line_on_stderr_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks warn in threads of their own."""
+    monkeypatch.setattr(sys, "stderr", written := Writes())
+    results.warn("a hook is late")
+    ServiceLog(RoundLines(OutputFormat.TABLE)).say("a round")
+    JsonLog(RoundLines(OutputFormat.TABLE)).warn("a hook is late")
+    texts = [text for text in written.texts if text]
+    assert len(texts) == 3 and all(text.endswith("\n") for text in texts)
