@@ -130,7 +130,8 @@ class ArrowRows(RowSource):
 
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         row, piece = 0, self.table.slice(split.start, split.length)
-        with suppress(pa.ArrowInvalid):  # dictionaries whose values together are more than their indices can number
+        # Arrow cannot join dictionaries of nested values, nor those with more values together than their indices can number.
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             piece = piece.combine_chunks()  # each batch is routed and sorted, and many small ones take longer than this copy
         batches = piece.to_batches(max_chunksize=PIECES.batch_rows) or [no_rows(piece.schema)]
         for batch in batches:

@@ -180,7 +180,8 @@ class _Blocks:
                 return begin, *walk.through(lines, begin, limits)
             except NotColumnar:
                 self._lines.widen()  # a record may simply be longer than a line
-        return cursors.copy(), *walk.through(self._whole, cursors, ends)
+        begin = cursors.copy()  # not the cursors themselves: values may be found there, and the cursors move on
+        return begin, *walk.through(self._whole, begin, ends)
 
 
 class _Lines:

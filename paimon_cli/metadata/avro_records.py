@@ -35,12 +35,13 @@ def record_sizes(schema: AvroSchema, data: bytes, counts: np.ndarray, sizes: np.
     pieces = list(islice(_pieces(schema), _MOST_PIECES + 1))
     if not any(pieces) or len(pieces) > _MOST_PIECES or (counts > sizes).any():
         raise NotColumnar
-    found = re.compile(b"".join(pieces), re.DOTALL).findall(data)
+    # What is no record is taken as a whole: else one would be looked for at each byte of it.
+    found = re.compile(b"(%s)|.+" % b"".join(pieces), re.DOTALL).findall(data)
     if len(found) != int(counts.sum()):
         raise NotColumnar
     lengths = np.fromiter(map(len, found), np.int64, len(found))
     ends = np.concatenate([[0], np.cumsum(lengths)])[np.cumsum(counts)]
-    if not np.array_equal(ends, np.cumsum(sizes)):  # else there are bytes between the matches
+    if not np.array_equal(ends, np.cumsum(sizes)):
         raise NotColumnar
     return lengths
 

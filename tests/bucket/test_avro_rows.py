@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -246,6 +247,25 @@ def test_files_of_many_blocks_are_decoded_by_column(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(avro_rows, "decoded_records", None)
     (batch,) = read(source, schema, ["s", "n"])
     assert batch["n"].to_pylist() == list(range(200))
+
+
+def test_a_first_column_of_long_records_has_its_own_values() -> None:
+    """Records of more than 4096 bytes are decoded where they are, and the cursors begin at what is read first."""
+    schema = table_schema(g="DOUBLE NOT NULL", s="STRING")
+    rows = [{"g": float(number), "s": "x" * 5_000} for number in range(60)]
+    with mock.patch.object(PIECES, "avro_block_rows", 3), mock.patch.object(avro_rows, "decoded_records", None):
+        (batch,) = read(written(schema, table_of(schema, rows)), schema, ["g"])
+    assert batch["g"].to_pylist() == [row["g"] for row in rows]
+
+
+def test_bytes_that_are_no_records_are_tried_once() -> None:
+    """Not at each of them, which took a minute for these."""
+    types = ["int"] * 900 + [["null"]]
+    record = {"type": "record", "name": "r", "fields": [{"name": f"c{number}", "type": t} for number, t in enumerate(types)]}
+    content, began = (b"\x80" * 7 + b"\x01") * 80_000, time.process_time()
+    with pytest.raises(NotColumnar):
+        record_sizes(record, content, np.array([1]), np.array([len(content)]))
+    assert time.process_time() - began < 20
 
 
 def test_a_decimal_of_too_many_digits_is_never_decoded() -> None:

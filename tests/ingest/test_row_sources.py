@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -61,9 +62,11 @@ def test_small_chunks_are_read_as_one_batch() -> None:
     assert batch.num_rows == 1200 and read(ArrowRows(chunks)).equals(read(ArrowRows(GIVEN)))
 
 
-def test_chunks_whose_dictionaries_do_not_fit_into_one_are_read_one_by_one() -> None:
-    texts = [[f"{part}-{number}" for number in range(100)] for part in range(2)]
-    cells = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array(one)) for one in texts])
+@pytest.mark.parametrize("wrap", [lambda texts: texts, lambda texts: pa.StructArray.from_arrays([texts], ["a"])])
+def test_chunks_whose_dictionaries_do_not_become_one_are_read_one_by_one(wrap: Callable[[pa.Array], pa.Array]) -> None:
+    """There are more texts than int8 numbers, and Arrow joins no dictionaries of rows."""
+    texts = [wrap(pa.array([f"{part}-{number}" for number in range(100)])) for part in range(2)]
+    cells = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), one) for one in texts])
     source = ArrowRows(pa.table({"v": cells}))
     (split,) = source.plan()
     assert [raw.batch.num_rows for raw in source.raw_rows(split, [], Needed())] == [100, 100]
