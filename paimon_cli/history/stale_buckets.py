@@ -44,6 +44,11 @@ class StalePartition:
         """Whether it is known which rows are newer."""
         return self.buckets is not None and all(file.snapshot_id is not None for file in self.stale)
 
+    @property
+    def size(self) -> int:
+        """The bytes of the stale files."""
+        return sum(file.entry.file.file_size for file in self.stale)
+
 
 def mixed_partitions(counts: Mapping[bytes, Collection[int]]) -> dict[bytes, tuple[int, ...]]:
     """The partitions with files of several bucket counts, and these counts, ascending. `counts`: of `FileTable.bucket_counts`."""
@@ -56,6 +61,11 @@ def size_to_move(table: FileTable, partitions: Collection[bytes], buckets: int) 
     chosen = np.array([partition in partitions for partition in table.partitions], bool)[table.codes]
     counts = table.numbers("total_buckets")
     return int(table.numbers("sizes")[chosen & (counts != buckets) & (counts > 0)].sum())
+
+
+def movable_partitions(context: TableContext, snapshot: Snapshot) -> list[StalePartition]:
+    """The partitions whose stale rows can be moved. The others are left to the user (`health`)."""
+    return [found for found in stale_partitions(context, snapshot) if found.can_be_mended]
 
 
 def stale_partitions(context: TableContext, snapshot: Snapshot) -> list[StalePartition]:

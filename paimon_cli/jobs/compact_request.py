@@ -21,7 +21,7 @@ from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files, bucket_numbers, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
-from paimon_cli.history.stale_buckets import mixed_partitions, size_to_move
+from paimon_cli.history.stale_buckets import mixed_partitions, movable_partitions, size_to_move
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import UnfinishedRescale, unfinished_rescale
 from paimon_cli.history.waiting_records import waiting_rows
@@ -198,8 +198,8 @@ NO_BUCKETS = BucketFigures()
 class CompactionPlan(ShownAsTable):
     """The decisions for all selected buckets at one snapshot. A dry run shows them; a run carries them out.
 
-    `mixed`: partitions with files of several bucket counts, which a service mends before it compacts the table; `unfinished`: a
-    rescale that was interrupted, which it finishes; `size_to_move`: the bytes that both read.
+    `mixed`: partitions with files of several bucket counts whose rows can be moved, which a service does before it compacts the
+    table; `unfinished`: a rescale that was interrupted, which it finishes; `size_to_move`: the bytes that both read.
     `idle_at`: when the next partition will have been idle for `idle_time`, or the next merge will be worth it by the goal (epoch
     millis); None if none is waiting.
     """
@@ -304,17 +304,19 @@ def plan_compaction(
     plan = CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)
     if not request.mends_counts(context):
         return plan
-    return _with_counts(context, plan, buckets.table)
+    return _with_counts(context, plan, snapshot, buckets.table)
 
 
-def _with_counts(context: TableContext, plan: CompactionPlan, table: FileTable) -> CompactionPlan:
+def _with_counts(context: TableContext, plan: CompactionPlan, snapshot: Snapshot, table: FileTable) -> CompactionPlan:
     """The plan with what is to be mended of the bucket counts of the live files."""
-    counts, buckets = table.bucket_counts(), context.options.bucket
-    mixed = tuple(mixed_partitions(counts)) if buckets > 0 else ()
-    unfinished, to_move = unfinished_rescale(context, counts), {*mixed}
+    counts = table.bucket_counts()
+    is_mixed = context.options.bucket > 0 and bool(mixed_partitions(counts))
+    mixed = {found.partition: found for found in movable_partitions(context, snapshot)} if is_mixed else {}
+    unfinished, size = unfinished_rescale(context, counts), sum(found.size for found in mixed.values())
     if unfinished is not None:
-        buckets, to_move = unfinished.buckets, to_move | unfinished.partitions
-    return replace(plan, mixed=mixed, unfinished=unfinished, size_to_move=size_to_move(table, to_move, buckets))
+        moved = {partition for partition, found in mixed.items() if found.buckets == unfinished.buckets}
+        size += size_to_move(table, unfinished.partitions - moved, unfinished.buckets)
+    return replace(plan, mixed=tuple(mixed), unfinished=unfinished, size_to_move=size)
 
 
 def _chosen_buckets(context: TableContext, request: CompactRequest, snapshot: Snapshot) -> LazyBuckets:

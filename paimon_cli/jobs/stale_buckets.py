@@ -26,7 +26,7 @@ from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import Conflict, NotSupported
 from paimon_cli.history.live_files import LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import partition_text
-from paimon_cli.history.stale_buckets import CommittedFile, StalePartition, stale_partitions
+from paimon_cli.history.stale_buckets import CommittedFile, StalePartition, movable_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.compact_outcome import Outcome
@@ -72,24 +72,24 @@ class MovedRows:
 def movable_files(context: TableContext) -> int:
     """How many files `move_all_stale_files` would move."""
     snapshot = context.snapshots.latest()
-    found = [] if snapshot is None else stale_partitions(context, snapshot)
-    return sum(len(partition.stale) for partition in found if partition.can_be_mended)
+    found = [] if snapshot is None else movable_partitions(context, snapshot)
+    return sum(len(partition.stale) for partition in found)
 
 
 def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
-    """Move what can be moved in all partitions, each in a commit of its own; the others are left to the user (`health`)."""
+    """Move what can be moved in all partitions, each in a commit of its own."""
     outcome, snapshot = Outcome(), context.snapshots.latest()
-    for found in [] if snapshot is None else stale_partitions(context, snapshot):
-        if snapshot is None or not found.can_be_mended:
-            continue
-        place, size = found.stale[0].entry.bucket_id, sum(stale.entry.file.file_size for stale in found.stale)
+    if snapshot is None:
+        return outcome
+    for found in movable_partitions(context, snapshot):
+        place = found.stale[0].entry.bucket_id
         try:
             with shield():
                 moved = move_stale_files(context, snapshot, found)
         except Conflict as conflict:
-            outcome.conflicts[place], outcome.lost_read = conflict, outcome.lost_read + size
+            outcome.conflicts[place], outcome.lost_read = conflict, outcome.lost_read + found.size
         except NotSupported as refusal:
-            outcome.failures[place], outcome.lost_read = refusal, outcome.lost_read + size
+            outcome.failures[place], outcome.lost_read = refusal, outcome.lost_read + found.size
         else:
             outcome.note_moved(context, moved.snapshots)
             outcome.stale_files += len(found.stale)

@@ -338,6 +338,30 @@ def test_what_is_moved_is_paid_from_the_budget_first_and_left_if_it_does_not_suf
     assert found(context) == expected(dict.fromkeys(range(10, 50), "late"))
 
 
+def test_only_what_is_moved_is_paid_where_a_partition_has_a_count_of_its_own(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(10, "late")])
+    rescale(context, partition=[{"p": "a"}])
+    late()
+    now, account = TableContext.open(context.url), CompactionAccount()
+    live = now.manifests.live_entries(now.snapshots.latest_to_plan() or pytest.fail("no snapshot"))
+    stale = sum(e.file.file_size for e in live if e.total_buckets == 2 and now.partition_values(e.partition) == ("a",))
+    assert plan_compaction(now, REQUEST).size_to_move == stale
+    run_compact(now, replace(REQUEST, budget_bytes=stale), LocalEngine(), NoProgress(), account=account)
+    assert account.bytes_read == stale and account.summary.stale_files == 1
+    assert found(context) == expected({10: "late"})
+
+
+def test_what_is_left_to_the_user_takes_nothing_from_a_budget(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    rescale(context)
+    late()
+    expire_snapshots(context, KEEP_ONE)
+    turn = look("t", lambda: TableContext.open(context.url), REQUEST, {}, Upkeep(), False)
+    assert (turn.wanted, turn.need.size, turn.steps) == ((), 0, ())
+
+
 def test_a_rescale_that_is_finished_is_paid_from_the_budget(tmp_path: Path) -> None:
     context = made(tmp_path)
     with patch.object(rescale_job, "alter_table", lambda *_, **__: 1 / 0), pytest.raises(ZeroDivisionError):
