@@ -64,11 +64,11 @@ class HeldCut:
         thread = threading.Thread(target=run, name="backup-cut", daemon=True)
         thread.start()
         try:
-            yield
-        except NotSupported:
-            self._held.clear()
+            try:
+                yield
+            finally:
+                ended.set()
+                thread.join()
+        except NotSupported:  # only now, or the thread could write once more what is released
             self.release()
             raise
-        finally:
-            ended.set()
-            thread.join()

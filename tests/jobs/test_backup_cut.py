@@ -1,0 +1,41 @@
+"""What a backup holds while it copies, and what it releases."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import NotSupported
+from paimon_cli.jobs import backup_cut
+from paimon_cli.jobs.backup_cut import HeldCut
+from paimon_cli.maintain.retention import write_consumer
+from tests.tables import make_table, write
+
+
+def test_what_is_released_is_not_held_again_by_a_renewal_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    write(context, [{"id": 1}])
+    cut, renewing, deleted = HeldCut("one"), threading.Event(), threading.Event()
+    cut.hold(context, 1)
+    real = write_consumer
+
+    def slow(*given: Any) -> None:
+        renewing.set()
+        deleted.wait(0.5)
+        real(*given)
+
+    def released(self: HeldCut) -> None:
+        release(self)
+        deleted.set()
+
+    release = HeldCut.release
+    monkeypatch.setattr("paimon_cli.jobs.backup_cut.write_consumer", slow)
+    monkeypatch.setattr(backup_cut, "_RENEWED_SECONDS", 0.01)
+    monkeypatch.setattr(HeldCut, "release", released)
+    with pytest.raises(NotSupported), cut.renewed():
+        assert renewing.wait(20)
+        raise NotSupported("the table cannot be copied")
+    assert not context.storage.exists(context.layout.consumer(cut.name))
