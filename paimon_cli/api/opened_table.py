@@ -11,6 +11,7 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.options.option_catalog import Operation
+from paimon_cli.options.table_options import is_of_files
 from paimon_cli.requests.fields import Point, version_of
 
 if TYPE_CHECKING:
@@ -61,8 +62,12 @@ class OpenedTable:
 
     @property
     def supported(self) -> TableContext:
-        """The context of a table with a readable schema. Raises `NotSupported` for an option that this version cannot honour."""
+        """The context of a table with a readable schema. Raises `NotSupported` for an option that this version cannot honour, and
+        `UsageError` for one of the call that says otherwise than the table how its files are to be read: rows would be wrong.
+        """
         self.context.check(Operation.OPEN)
+        if any(map(is_of_files, self.context.given)):
+            self._check_options_of_call()
         return self.context
 
     def refresh(self) -> None:
@@ -108,9 +113,13 @@ class OpenedTable:
         if opened.place.read_optimized:
             raise UsageError(f"{opened.name} is a view", "views are read-only", "leave out $ro")
         if opened.given:
-            from paimon_cli.catalog.option_values import check_options_of_call
+            self._check_options_of_call()
 
-            check_options_of_call(opened.schemas.latest().options, opened.given, opened.snapshots.latest_id() is not None)
+    def _check_options_of_call(self) -> None:
+        from paimon_cli.catalog.option_values import check_options_of_call
+
+        opened = self.context
+        check_options_of_call(opened.schemas.latest().options, opened.given, opened.snapshots.latest_id() is not None)
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.

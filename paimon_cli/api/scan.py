@@ -256,7 +256,7 @@ def _planned(table: OpenedTable, request: ReadRequest, parsed: Predicate | None 
     """The scan of a request, whose condition may be `parsed` already. Shows the warnings of its plan."""
     from paimon_cli.jobs.row_scan import plan_rows
 
-    scan = Scan(table, plan_rows(table.context, request, parsed))
+    scan = Scan(table, plan_rows(table.supported, request, parsed))
     for warning in scan.warnings:
         table.runtime.warn(warning)
     return scan
@@ -321,7 +321,7 @@ def rows_of_changes(table: OpenedTable, begin: int, end: int, columns: Sequence[
     from paimon_cli.jobs.row_scan import plan_rows
 
     request = _request_of_range(table, ChangelogCall(begin, end, columns=columns, where=where))
-    return plan_rows(table.context, replace(request, counts_waiting=False))
+    return plan_rows(table.supported, replace(request, counts_waiting=False))
 
 
 def _ends_of(table: OpenedTable, call: ChangelogCall) -> tuple[int, int | None]:
@@ -349,7 +349,7 @@ def follow_changes(table: OpenedTable, call: FollowedCall) -> Changes:
     from paimon_cli.jobs.row_scan import FollowedChanges, ReadRequest
 
     request = ReadRequest.of(call, row_kind=True, counts_waiting=False)
-    return Changes(FollowedChanges(table.context, request, *_ends_of(table, call), call.wait_seconds))
+    return Changes(FollowedChanges(table.supported, request, *_ends_of(table, call), call.wait_seconds))
 
 
 @dataclass(frozen=True)

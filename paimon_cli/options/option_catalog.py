@@ -166,7 +166,7 @@ def refuse(at: str, options: Mapping[str, str], table: str, has_keys: bool = Fal
     """Raise `NotSupported`, naming the first option that forbids the operation `at`. `has_keys`: the table has a primary key."""
     for key, value, option in _refused(at, options, has_keys):
         hint = "use a Paimon engine that supports the option"
-        if at in _OVERRIDABLE:
+        if at in _OVERRIDABLE and not option.immutable:
             hint = f"to ignore the option for this command, add --option {key}={option.default or ''}"
         raise UnsupportedOption(_MESSAGES[at].format(table, f"{key}={value}"), option.reason, hint, option=key, value=value)
 

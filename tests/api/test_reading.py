@@ -13,6 +13,7 @@ import pytest
 from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.errors import AlreadyExists, NotFound, SnapshotNotFound, TableNotFound, UsageError
 from paimon_cli.sql import predicate_sql
+from tests.tables import make_table
 
 
 @pytest.fixture
@@ -137,3 +138,15 @@ def test_errors_of_calls_name_the_method(table: Table) -> None:
         table.delete()  # type: ignore[call-arg]
     with pytest.raises(SnapshotNotFound, match="as old as 2 h ago"):
         table.scan(as_of=dt.timedelta(hours=2))
+
+
+@pytest.mark.parametrize("given", [{"merge-engine": "deduplicate"}, {"data-evolution.enabled": "true"}])
+def test_options_of_a_call_do_not_say_how_rows_are_read(tmp_path: Path, given: dict[str, str]) -> None:
+    """A table of sums would show its last addends as rows, and a data-evolution table values that were replaced."""
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    table = Table.open(make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], (), 1, options).url)
+    table.write([{"k": 1, "v": 2}])
+    for call in (lambda one: one.scan().to_arrow(), lambda one: one.buckets()):
+        with pytest.raises(UsageError, match=next(iter(given))):
+            call(table.with_options(given))
+    assert table.with_options({"merge-engine": "aggregation"}).scan().to_arrow().num_rows == 1

@@ -14,7 +14,9 @@ from paimon_cli.api.table import Table
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import NotSupported
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import INVARIANTS
+from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from tests.invariants.damaged_tables import Bench
 from tests.tables import make_table
 
@@ -88,7 +90,7 @@ def test_rows_of_a_key_are_not_told_apart_without_deletion_vectors(tmp_path: Pat
     Table.open(made.url, {"write-only": "true"}).write(rows([2], "b"))
     bench.lie(next(entry for entry in bench.live() if entry.file.level == 0), level=5)
     with pytest.raises(NotSupported, match="without deletion vectors"):
-        Table.open(made.url, options).scan().to_arrow()
+        plan_rows(TableContext.open(made.url).with_options(options), ReadRequest())
 
 
 def test_rows_that_wait_are_not_merged(table: Table) -> None:
