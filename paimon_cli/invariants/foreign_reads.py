@@ -17,7 +17,9 @@ from paimon_cli.bucket.combined_columns import row_ranges
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.bucket.shredded_maps import SHREDDED
 from paimon_cli.datatypes.column_cast import same_type
+from paimon_cli.datatypes.data_type import MapType
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -26,6 +28,7 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.column_options import STORAGE_LAYOUT
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.capabilities import open_sized
 
@@ -41,6 +44,7 @@ class Obstacle:
     WAITING = "waiting-for-buckets"
     COLUMNS = "older-columns"
     COMBINED = "columns-in-several-files"
+    SHREDDED = "shredded-maps"
 
 
 _MEANINGS = {
@@ -51,6 +55,7 @@ _MEANINGS = {
     Obstacle.INVISIBLE: "files of level 0, whose rows show only when they have been compacted",
     Obstacle.WAITING: "rows that wait for their buckets, and show only when they have been compacted",
     Obstacle.COMBINED: "files hold single columns of rows whose other columns are in other files",
+    Obstacle.SHREDDED: "files hold maps as structs, whose keys are in the footer",
     Obstacle.COLUMNS: "files were written before columns were renamed, dropped or given another type",
 }
 MENDED_BY_COMPACTION = {Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.VECTORS, Obstacle.INVISIBLE, Obstacle.WAITING}
@@ -134,6 +139,8 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
             yield Obstacle.FORMAT, file, file.row_count
         if _has_other_columns(context, file):
             yield Obstacle.COLUMNS, file, file.row_count
+        if _has_shredded_maps(context, bucket, file):
+            yield Obstacle.SHREDDED, file, file.row_count
         vector = vectors.of(file.file_name)
         if vector is not None and len(vector.positions):
             yield Obstacle.VECTORS, file, len(vector.positions)
@@ -169,6 +176,19 @@ def _has_other_columns(context: TableContext, file: DataFileMeta) -> bool:
     return any(
         one.id not in now or now[one.id].name != one.name or not same_type(now[one.id].type, one.type) for one in old.fields
     )
+
+
+def _has_shredded_maps(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> bool:
+    """Whether the file stores a MAP as a struct: where an option allows that, the footer tells."""
+    schema: TableSchema = context.schemas.named(file.schema_id)
+    maps = [one.name for one in schema.fields if isinstance(one.type, MapType)]
+    allowed = [name for name in maps if schema.options.get(f"fields.{name}.{STORAGE_LAYOUT}", "").lower() == SHREDDED.decode()]
+    if not allowed or file_format(file.file_name) != "parquet":
+        return False
+    path = context.data_file_path(*bucket.bucket_id, file)
+    with decoding(path, schema.fields), open_sized(context.storage, path, file.file_size) as source:
+        stored = pq.read_schema(source)
+        return any(name in stored.names and pa.types.is_struct(stored.field(name).type) for name in allowed)
 
 
 def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> int:

@@ -162,6 +162,7 @@ def test_maps_that_are_stored_as_they_are(tmp_path: Path) -> None:
     stored = pq.read_schema(next(tmp_path.glob("t/bucket-0/*.parquet")))
     assert pa.types.is_map(stored.field("m").type)
     assert pa.types.is_map(stored.field("n").type)
+    assert table.foreign_reads().is_safe
 
 
 def test_a_bad_number_of_columns(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.invariants.foreign_reads import foreign_read_report
+from paimon_cli.invariants.known_readers import judged
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from tests.tables import compact, live_files, make_table, rows, write
 
@@ -151,6 +153,9 @@ def test_tables_with_such_files_are_read_verified_and_compacted(tmp_path: Path) 
     assert shown(context) == [*ROWS, {"x": 9}] and list(check_table(context)) == []
     (path,) = live_files(context)
     assert pa.types.is_struct(pq.read_schema(Path(context.url) / path).field("m").type)
+    report = foreign_read_report(context, context.snapshot())
+    assert [finding.code for finding in report.findings] == ["shredded-maps"]
+    assert not judged(report, "polars").is_safe
 
 
 def test_a_file_that_is_damaged_says_so() -> None:
