@@ -185,7 +185,7 @@ def test_what_is_given_is_parsed_once() -> None:
         (ScanCall, {"incremental_mode": "x"}, "--incremental-mode x: choose one of auto, delta, changelog, diff"),
         (ScanCall, {"incremental": "1..2", "tag": "t"}, "--incremental cannot be combined"),
         (MaintainTables, {"tables": "t", "budget": "10"}, "--budget 10: it is neither a time nor a size with a unit"),
-        (MaintainTables, {"tables": "t", "budget": "0 s"}, "--budget 0 s: it is neither"),
+        (MaintainTables, {"tables": "t", "budget": "0 s"}, "--budget 0 s: nothing could be done with it"),
         (MaintainTables, {"tables": "t", "budget": "1GB/week"}, "--budget 1GB/week: it is neither"),
         (MaintainTables, {"tables": "t", "budget": "1GB/day"}, "--budget 1.0GB/day is for --watch"),
         (MaintainRounds, {"orphans_every": "0 s"}, "--orphans-every 0"),
