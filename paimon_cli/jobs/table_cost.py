@@ -87,8 +87,9 @@ class Saving:
 class CompactionCost:
     """What the compaction that the triggers of a table pick now would do to its storage, in bytes.
 
-    `write_bytes` (an estimate) are stored at once. `freed_later`: the files that it replaces, which go when the snapshots that
-    name them expire; a tag or branch keeps those that it names.
+    At most `write_bytes` are stored at once, beside changelogs: how many rows replace others is not known before. `freed_later`:
+    the data files that it replaces, which go when the snapshots that name them expire, and some manifests with them; a tag or
+    branch keeps those that it names.
     """
 
     table: str
@@ -162,7 +163,7 @@ def _due_compaction(table: ExaminedTable, name: str, argument: str) -> Compactio
         name,
         len(rows),
         sum(row.files - row.upgraded for row in rewritten),
-        sum(row.write_bytes for row in rewritten),
+        sum(row.read_bytes for row in rewritten),
         sum(row.read_bytes for row in rewritten),
         f"paimon-cli compact {argument}",
     )

@@ -256,7 +256,9 @@ def test_a_compaction_that_is_due_frees_later_what_it_replaces(tmp_path: Path) -
         made.write([{"id": number, "v": f"{commit}-{number}" * 20} for number in range(40)], compact="none")
     due = made.cost().due
     assert due is not None and due.files == 6
+    assert due.freed_later == due.write_bytes == sum(file.size for file in made.files())
     made.compact()
+    assert sum(file.size for file in made.files()) <= due.write_bytes, "that is the most"
     dead = sum(row.bytes for row in made.cost().rows if row.owner.startswith("snapshots"))
     assert made.cost().due is None
     assert 0 < due.freed_later < dead
