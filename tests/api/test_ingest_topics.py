@@ -32,10 +32,13 @@ SUMS = {"merge-engine": "aggregation", "fields.amount.aggregate-function": "sum"
 MEMBER = ["session.timeout.ms=6000", "heartbeat.interval.ms=500"]
 
 
+POLL_SECONDS = "paimon_cli.ingest.changes.kafka_topics._POLL_SECONDS"
+
+
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a topic is noticed when no more messages come."""
-    monkeypatch.setattr("paimon_cli.ingest.changes.kafka_topics._POLL_SECONDS", 0.05)
+    monkeypatch.setattr(POLL_SECONDS, 0.05)
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +156,11 @@ def test_a_killed_process_is_continued(kafka: Cluster, tmp_path: Path) -> None:
     assert amounts(tmp_path) == total(3000)
 
 
-def test_members_of_a_group_share_partitions_of_one_table(kafka: Cluster, tmp_path: Path) -> None:
+def test_members_of_a_group_share_partitions_of_one_table(
+    kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second member takes a partition from the first, which commits what it holds before; then it leaves again."""
+    monkeypatch.setattr(POLL_SECONDS, 0.5)  # of the rounds after which the members end
     summed(tmp_path)
     kafka.send("group", *added(range(100)), partition=0)
     kafka.send("group", *added(range(100, 200)), partition=1)
@@ -410,8 +416,11 @@ def test_topic_partition_and_offset_become_columns(kafka: Cluster, tmp_path: Pat
     assert found == {"0": ("facts", 1, 0), "1": ("facts", 1, 1)}
 
 
-def test_a_followed_transaction_is_committed_with_its_end(kafka: Cluster, tmp_path: Path) -> None:
+def test_a_followed_transaction_is_committed_with_its_end(
+    kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The group does not pass a transaction that waits for its end, and one that is never ended waits for one interval."""
+    monkeypatch.setattr(POLL_SECONDS, 0.5)
     catalog, sent = Catalog(str(tmp_path)), list[int]()
 
     def of(number: int, transaction: str) -> Any:
@@ -424,7 +433,7 @@ def test_a_followed_transaction_is_committed_with_its_end(kafka: Cluster, tmp_pa
 
     kafka.send("whole", of(0, "1"), of(1, "2"), of(2, "2"))
     given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "kafka_conf": MEMBER}
-    catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="2 s", max_rounds=8, on_commit=committed)
+    catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="3 s", max_rounds=8, on_commit=committed)
     assert sent == [1, 4, 5]
     assert kafka.committed("whole", "whole") == [5, 0]
 
