@@ -173,7 +173,7 @@ def test_distributed_rows_count_towards_the_limits_of_a_round(tmp_path: Path, li
     waiting = FileChanges(removed=(replace(data_file("w", 0, 9), file_size=100),))
     moved = CommitMessage(EMPTY_ROW, POSTPONE_BUCKET, 2, compact=waiting)
     other = CommitMessage(EMPTY_ROW, 0, 2, compact=waiting)
-    request = CompactRequest(**limits).after([moved, other])
+    request = CompactRequest(**limits).after([moved, other]).after_reading(100)
     assert [task.bucket for task in tasks_of(apply_limits(planned, request))] == list(range(left))
 
 

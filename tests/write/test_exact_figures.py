@@ -17,6 +17,7 @@ from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
+from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage, FileChanges
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.pieces import PIECES
@@ -79,13 +80,8 @@ class Slow:
 class Part(tuple[int, int]):
     """A split of a file, which `Batches` reads."""
 
-    path, size = "file", 0
 
-
-class Rows(Part):
-    """A split of some rows in memory."""
-
-    path, size = "", PIECES.written_at_once_bytes // 2
+IN_MEMORY = SourceSplit("", "arrow", 0, 5, 0, 0, size=PIECES.written_at_once_bytes // 2)
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ class Batches:
     fails_at: int = -1
 
     def read(self, split: Any, tally: Tally, /) -> Iterator[pa.RecordBatch]:
-        first, count = split
+        first, count = (split.start, split.length) if isinstance(split, SourceSplit) else split
         yield batch(self.context, range(first, first + count // 2), first)
         if first == self.fails_at:
             raise StorageUnavailable("the input has gone")
@@ -293,9 +289,9 @@ def test_splits_are_read_in_order_and_progress_is_heard_of(tmp_path: Path, threa
     assert all(STAMP in file.replace("-", "") for file in data_files(context))
 
 
-@pytest.mark.parametrize("kind, count, is_ahead", [(Rows, 1, False), (Rows, 2, True), (Part, 1, True)])
+@pytest.mark.parametrize("split, count, is_ahead", [(IN_MEMORY, 1, False), (IN_MEMORY, 2, True), (Part((0, 5)), 1, True)])
 def test_a_few_rows_in_memory_are_not_handed_to_other_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Part], count: int, is_ahead: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: Any, count: int, is_ahead: bool
 ) -> None:
     context, _ = table(tmp_path, bucket=3)
     begun = list[int]()
@@ -305,7 +301,7 @@ def test_a_few_rows_in_memory_are_not_handed_to_other_threads(
         return ReadAhead(items, size)
 
     monkeypatch.setattr(table_writer, "ReadAhead", ahead)
-    written = write_rows(replace(plan_of(context), splits=(kind((0, 5)),) * count), {}, threads=3)
+    written = write_rows(replace(plan_of(context), splits=(split,) * count), {}, threads=3)
     assert bool(begun) == is_ahead and written.messages
 
 
