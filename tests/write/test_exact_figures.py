@@ -92,7 +92,7 @@ class Batches:
     fails_at: int = -1
 
     def read(self, split: Any, tally: Tally, /) -> Iterator[pa.RecordBatch]:
-        first, count = (split.start, split.length) if isinstance(split, SourceSplit) else split
+        first, count = (split.start, split.length or 0) if isinstance(split, SourceSplit) else split
         yield batch(self.context, range(first, first + count // 2), first)
         if first == self.fails_at:
             raise StorageUnavailable("the input has gone")
