@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
     from paimon_cli.catalog.warehouse_policy import Policies
     from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.engine import Engine
+    from paimon_cli.jobs.round_plan import CompactionPlan
     from paimon_cli.jobs.service.budget import Budget
     from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher
     from paimon_cli.jobs.service.served_table import ServedTable
@@ -87,7 +87,8 @@ class Compaction(OpenedCatalog):
     @takes(PlanOfTables)
     def plan_compaction(self, chosen: PlanOfTables) -> Iterator[tuple[Table, CompactionPlan]]:
         """The plan of `compact` for each table; changes nothing. Failures are raised at the end, as by `compact`."""
-        from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+        from paimon_cli.jobs.compact_request import CompactRequest
+        from paimon_cli.jobs.round_plan import plan_compaction
         from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
 
         request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)

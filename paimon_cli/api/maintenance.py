@@ -24,11 +24,11 @@ from paimon_cli.requests.versions import MarkOptions, RollbackOptions
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.analyze_job import Analysis
-    from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.compact_summary import CompactSummary
     from paimon_cli.jobs.metadata_jobs import ManifestsPlan, ManifestsSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
+    from paimon_cli.jobs.round_plan import CompactionPlan
     from paimon_cli.jobs.service.maintenance import MaintainedTable
     from paimon_cli.jobs.service.served_table import ServedTable
     from paimon_cli.maintain.mark_done import MarkedPartition
@@ -104,7 +104,8 @@ class Maintenance(OpenedTable):
     @takes(CompactOptions)
     def plan_compaction(self, request: CompactOptions) -> CompactionPlan:
         """The plan of a compaction, bucket by bucket; changes nothing, and raises what a real run would raise."""
-        from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+        from paimon_cli.jobs.compact_request import CompactRequest
+        from paimon_cli.jobs.round_plan import plan_compaction
 
         self.check_call()
         plan = plan_compaction(self.context, CompactRequest.of(request))

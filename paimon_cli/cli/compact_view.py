@@ -16,8 +16,8 @@ from paimon_cli.errors import Refused
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.inspect.compaction_report import DecisionRow
-    from paimon_cli.jobs.compact_request import CompactionPlan
     from paimon_cli.jobs.compact_summary import CompactSummary
+    from paimon_cli.jobs.round_plan import CompactionPlan
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ COLUMNS_WITHOUT_KEYS = ("partition", "buckets", "reason", "files", "read", "writ
 def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, dedicated: bool) -> None:
     """Show the compaction plan of one table as text."""
     from paimon_cli.inspect.compaction_report import decision_rows
-    from paimon_cli.jobs.compact_request import rows_dropped_after
+    from paimon_cli.jobs.round_plan import rows_dropped_after
 
     rows = decision_rows(table.context, plan.decisions)
     what = "Dedicated compaction plan" if dedicated else "Compaction plan"
@@ -67,7 +67,7 @@ def dropped_rows_text(age: str) -> str:
 
 def old_rows_text(age: str) -> str:
     """The rows that `rows_dropped_after` is about."""
-    from paimon_cli.jobs.compact_request import RECORD_EXPIRY
+    from paimon_cli.jobs.round_plan import RECORD_EXPIRY
 
     return f"rows older than {age} ({RECORD_EXPIRY})"
 

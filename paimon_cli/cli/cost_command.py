@@ -80,7 +80,7 @@ def cost(call: Call, *, options: Annotated[Given, CostOfTables]) -> None:
         for each in due[:SHOWN_SAVINGS]:
             say(
                 f"{human_size(each.freed_later)} later, once snapshots expire, in {counted(each.files, 'file')} that the due "
-                f"compaction replaces by {human_size(each.write_bytes)} or less: {each.command}"
+                f"compaction replaces by about {human_size(each.write_bytes)} at most: {each.command}"
             )
         _say_growth(growth)
         if len(costs) == 1:

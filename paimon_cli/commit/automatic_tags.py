@@ -28,8 +28,8 @@ _HOUR_MILLIS = 3_600_000
 _PERIODS = {TagPeriod.DAILY: 24 * _HOUR_MILLIS, TagPeriod.HOURLY: _HOUR_MILLIS, TagPeriod.TWO_HOURS: 2 * _HOUR_MILLIS}
 _DAY_FORMATS = {TagPeriodFormat.WITH_DASHES: "%Y-%m-%d"}
 _HOUR_FORMATS = {TagPeriodFormat.WITH_DASHES: "%Y-%m-%d %H", TagPeriodFormat.WITHOUT_DASHES: "%Y%m%d %H"}
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?", re.ASCII)
-_LARGEST_OFFSET_SECONDS = 18 * 3600
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?:(?P<hour>\d{1,2})|(?P<hours>\d{2}):?(?P<minutes>[0-5]\d))", re.ASCII)
+_LARGEST_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_MILLIS = 253_402_300_800_000
 """The end of the year 9999: later times have no name."""
@@ -196,10 +196,10 @@ def _java_zone(name: str) -> tzinfo:
     offset = _OFFSET.fullmatch(name)
     if offset is None:
         return ZoneInfo("UTC" if name == "Z" else name)
-    minutes = int(offset["hours"]) * 60 + int(offset["minutes"] or 0)
-    if minutes * 60 > _LARGEST_OFFSET_SECONDS or int(offset["minutes"] or 0) >= _HOUR_MILLIS // 60_000:
+    found = timedelta(hours=int(offset["hour"] or offset["hours"]), minutes=int(offset["minutes"] or 0))
+    if found > _LARGEST_OFFSET:
         raise ValueError(name)
-    return timezone(timedelta(minutes=-minutes if offset["sign"] == "-" else minutes))
+    return timezone(-found if offset["sign"] == "-" else found)
 
 
 def tag_content(context: TableContext, text: bytes, retained_millis: int | None = None) -> bytes:

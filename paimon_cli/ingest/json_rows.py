@@ -238,9 +238,7 @@ def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tu
     """
     if isinstance(t, NestedType):
         return nested_column(values, t, missing_are_null=missing_are_null)
-    texts, cells = _one_by_one(
-        values, lambda value: _text(value, t) if not isinstance(value, str) or isinstance(value, NoNumber) else value
-    )
+    texts, cells = _one_by_one(values, lambda value: _text(value, t))
     try:
         return pa.array(texts, pa.string()), cells
     except UnicodeEncodeError:

@@ -15,8 +15,8 @@ from paimon_cli.errors import SnapshotExpired, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_outcome import Outcome, try_commit
-from paimon_cli.jobs.compact_request import CompactionPlan
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
+from paimon_cli.jobs.round_plan import CompactionPlan
 from paimon_cli.jobs.table_change import NewFiles, expiry_noticed
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot

@@ -9,11 +9,12 @@ from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import SnapshotExpired, UsageError
 from paimon_cli.jobs.bucket_task import CompactedPart, FailedBucket, compact_part
-from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, Progress, phase, run_traced
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.range_compaction import RangeCommits
+from paimon_cli.jobs.round_plan import CompactionPlan
 from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, expiry_noticed
 from paimon_cli.metadata.data_file import BucketId, CommitMessage

@@ -25,11 +25,12 @@ from paimon_cli.history.unfinished_rescale import UnfinishedRescale
 from paimon_cli.jobs.bucket_regroup import regroup_planned
 from paimon_cli.jobs.bucket_tasks import run_bucket_tasks
 from paimon_cli.jobs.compact_outcome import Outcome, commit_results, drop_conflicting, try_commit
-from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest, States
 from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.range_compaction import RangeCommits
+from paimon_cli.jobs.round_plan import CompactionPlan, plan_compaction
 from paimon_cli.jobs.stale_buckets import move_all_stale_files
 from paimon_cli.jobs.table_change import NewFiles, Shield, expiry_noticed, ran_on
 from paimon_cli.jobs.unfinished_rescale import finish_rescale
@@ -166,7 +167,7 @@ class _Compaction:
     def mend_counts(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
         """Move the rows of files that writers of other engines committed with an older bucket count, and finish a rescale."""
         plan = self.ready if only is None and self.ready is not None else self._plan(self.request, "", only)
-        if not self.request.pays_for_counts(plan):
+        if not self.request.pays_for_counts(plan.size_to_move):
             return plan, Outcome()
         outcome = move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
         if plan.unfinished is not None and not (outcome.conflicts or outcome.failures):

@@ -7,7 +7,7 @@ from typing import Any
 
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.compact_outcome import Outcome, rewritten_files
-from paimon_cli.jobs.compact_request import CompactionPlan
+from paimon_cli.jobs.round_plan import CompactionPlan
 from paimon_cli.jobs.table_change import Summary
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET

@@ -15,8 +15,9 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import waiting_records
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET

@@ -87,9 +87,9 @@ class Saving:
 class CompactionCost:
     """What the compaction that the triggers of a table pick now would do to its storage, in bytes.
 
-    At most `write_bytes` are stored at once, beside changelogs: how many rows replace others is not known before. `freed_later`:
-    the data files that it replaces, which go when the snapshots that name them expire, and some manifests with them; a tag or
-    branch keeps those that it names.
+    About `write_bytes` at most are stored at once, beside changelogs: how many rows replace others is not known before.
+    `freed_later`: the data files that it replaces, which go when the snapshots that name them expire, and some manifests with
+    them; a tag or branch keeps those that it names.
     """
 
     table: str

@@ -34,8 +34,9 @@ from paimon_cli.history.table_place import TablePlace
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.lab.story import NarratedStorage, Story

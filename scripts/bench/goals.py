@@ -237,29 +237,23 @@ def line(name: str, outcome: Outcome) -> str:
 
 def at_bytes(load: Load, most: float, first: int = 0, *, is_known: bool = True) -> Outcome:
     """The goal with the highest rate at which merges read no more than `most` bytes."""
-    low, high, found = 2.0, 9.0, None
-    for _ in range(BISECTIONS):
-        rate = (low + high) / 2
-        done = simulate(load, ByGoal(Goal("tried", 10.0**rate, bytes_per_merge=0), is_known=is_known), first)
-        if done.read <= most:
-            found, low = done, rate
-        else:
-            high = rate
-    assert found is not None, "even the lowest rate reads more"
-    return found
+    return bisected(lambda goal: simulate(load, ByGoal(goal, is_known=is_known), first), lambda done: done.read <= most, 1)
 
 
 def at_runs(load: Load, most: float) -> Outcome:
     """The goal with the lowest rate at which a read opens no more than `most` runs."""
+    return bisected(lambda goal: simulate(load, ByGoal(goal)), lambda done: done.runs <= most, -1)
+
+
+def bisected(simulated: Callable[[Goal], Outcome], fits: Callable[[Outcome], bool], direction: int) -> Outcome:
+    """The last outcome that fits, of rates that rise (`direction` 1) or fall (-1) as far as it does."""
     low, high, found = 2.0, 9.0, None
     for _ in range(BISECTIONS):
         rate = (low + high) / 2
-        done = simulate(load, ByGoal(Goal("tried", 10.0**rate, bytes_per_merge=0)))
-        if done.runs <= most:
-            found, high = done, rate
-        else:
-            low = rate
-    assert found is not None, "even the highest rate opens more"
+        done = simulated(Goal("tried", 10.0**rate, bytes_per_merge=0))
+        found = done if fits(done) else found
+        low, high = (rate, high) if fits(done) == (direction > 0) else (low, rate)
+    assert found is not None, "none fits"
     return found
 
 

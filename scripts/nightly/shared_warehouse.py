@@ -27,9 +27,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from paimon_cli.jobs.compact_request import NO_BUCKETS, CompactRequest
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.round_plan import NO_BUCKETS
 from paimon_cli.jobs.service import compaction_service
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import SMALL_BYTES, CompactionService

@@ -178,7 +178,12 @@ def test_tags_that_could_not_be_created_follow_all_at_once(tmp_path: Path, compl
 
 @pytest.mark.parametrize(
     "options",
-    [{"tag__creation_delay": "1 d"}, {"sink__process_time_zone": "Nowhere/Town"}, {"tag__batch__customized_name": "../x"}],
+    [
+        {"tag__creation_delay": "1 d"},
+        {"sink__process_time_zone": "Nowhere/Town"},
+        {"sink__process_time_zone": "+5:30"},
+        {"tag__batch__customized_name": "../x"},
+    ],
 )
 def test_rules_that_cannot_be_followed_are_refused_before_the_commit(tmp_path: Path, options: dict[str, str]) -> None:
     url = made(tmp_path, **options)

@@ -17,8 +17,9 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.lsm.append_compaction import AppendPicker
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
 from tests.tables import compact, data_files, live_files, make_table, rows, write

@@ -14,7 +14,8 @@ from paimon_cli.compact.compaction_task import CompactionTask, Decision, Postpon
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_request import CompactRequest, apply_limits, newest_data, tasks_of
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.round_plan import apply_limits, newest_data, tasks_of
 from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrite
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes

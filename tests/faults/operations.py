@@ -22,9 +22,10 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress, TasksFailed
 from paimon_cli.jobs.metadata_jobs import run_restore
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, commit_staged
 from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
 from paimon_cli.jobs.table_change import write_files

@@ -28,10 +28,11 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.append_change import ChangeTask, change_rows_of
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import run_restore
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.row_change import RowEdit
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update

@@ -20,10 +20,11 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.goal_merges import merges_of
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.maintenance import REQUEST, Quiet, RunLimits, maintain
 from paimon_cli.jobs.service.next_round import NextStep, decisions_of

@@ -12,7 +12,8 @@ from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess, UsageErro
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.requests.compaction import StrategyName

@@ -13,8 +13,9 @@ from paimon_cli import Table
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.goal_merges import TAG_HOURS, GoalMerges, _Charge, left_alone
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.lsm.rent_or_buy import HOUR_MILLIS, Goal
 from paimon_cli.maintain.expire_partitions import partition_ends
 from paimon_cli.maintain.retention import write_consumer

@@ -13,7 +13,7 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_request import BucketFigures, CompactionPlan
+from paimon_cli.jobs.round_plan import BucketFigures, CompactionPlan
 from paimon_cli.jobs.service import budget, turn_steps
 from paimon_cli.jobs.service.budget import DAY_MILLIS, Budget
 from paimon_cli.jobs.service.service_turn import Turn

@@ -9,8 +9,8 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.compact.compaction_task import PostponedRows, RegroupedPartition
-from paimon_cli.jobs.compact_request import CompactionPlan
 from paimon_cli.jobs.compact_summary import CompactSummary
+from paimon_cli.jobs.round_plan import CompactionPlan
 from paimon_cli.jobs.service.ledger_watcher import LedgerWatcher, step_of
 from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound

@@ -23,8 +23,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import bucket_task, task_processes
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.lsm.sorted_runs import key_sections, sorted_runs
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta

@@ -14,9 +14,10 @@ from paimon_cli.commit.commit_messages import SnapshotChanges
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import _next_row_id
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, EntryKind, ManifestEntry

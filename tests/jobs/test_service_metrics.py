@@ -16,8 +16,8 @@ import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.changes.read_lag import ReadLag
-from paimon_cli.jobs.compact_request import BucketFigures
 from paimon_cli.jobs.compact_summary import CompactSummary
+from paimon_cli.jobs.round_plan import BucketFigures
 from paimon_cli.jobs.service import service_metrics
 from paimon_cli.jobs.service.service_metrics import (
     MOST_CONNECTIONS,

@@ -17,8 +17,9 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.pieces import PIECES

@@ -30,11 +30,12 @@ from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.invariants.repair_steps import RepairKind, RepairPlan
 from paimon_cli.jobs import rescale_job, write_job
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compact_summary import CompactionAccount
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.repair_job import apply_repair
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
 from paimon_cli.jobs.service.service_turn import BUCKET_COUNTS, Turn, look

@@ -13,8 +13,9 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import replayed_history, trigger_replays
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.goal_merges import GoalMerges
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.trigger_replays import ASKED_EVERY_MILLIS, TriggerReplay, TriggerReplays

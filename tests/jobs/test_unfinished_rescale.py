@@ -20,10 +20,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import unfinished_rescale
 from paimon_cli.jobs import rescale_job
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import plan_compaction
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.service.maintenance import REQUEST
 from paimon_cli.requests.maintenance import RescaleOptions
 from tests.cli.calling import Run

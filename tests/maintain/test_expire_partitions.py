@@ -12,7 +12,8 @@ from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_request import CompactRequest, plan_compaction
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.maintain.expire_partitions import PartitionTime, drop_partitions, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention

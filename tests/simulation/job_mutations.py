@@ -9,7 +9,7 @@ from unittest.mock import patch
 from paimon_cli.commit import commit_messages
 from paimon_cli.compact import compaction_plan
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs import compact_job, compact_request
+from paimon_cli.jobs import compact_job, round_plan
 from paimon_cli.lab.simulation.sim_storage import YOUNG
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, retention, used_names
 from paimon_cli.maintain.needed_files import metadata_paths
@@ -48,7 +48,7 @@ def tombstones_dropped_at_any_level() -> Patch:
 def compaction_commits_what_it_planned_before_the_conflict() -> Patch:
     """After a conflict the old plan is tried again, with new files for dead ones, and without a check."""
     plans: dict[int, tuple[TableContext, Any]] = {}  # the context is kept, so that no other gets its id
-    real = compact_request.plan_compaction
+    real = round_plan.plan_compaction
 
     def stale(context: TableContext, *others: Any) -> Any:
         if id(context) not in plans:

@@ -26,7 +26,7 @@ from paimon_cli.cli.agents.tools import (
 )
 from paimon_cli.cli.output import records
 from paimon_cli.errors import NotFound, Refused
-from paimon_cli.jobs.compact_request import rows_dropped_after
+from paimon_cli.jobs.round_plan import rows_dropped_after
 from paimon_cli.requests.compaction import CompactOptions, StrategyName
 from paimon_cli.requests.integrity import VerifyOptions
 from paimon_cli.requests.maintenance import ExpireOptions, What
@@ -35,7 +35,7 @@ from paimon_cli.storage.redaction import redacted
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
-    from paimon_cli.jobs.compact_request import CompactionPlan
+    from paimon_cli.jobs.round_plan import CompactionPlan
 
 READING_TOOLS = Toolbox()
 QUERY_MEMORY, QUERY_SCRATCH, QUERY_THREADS = "1GB", "2GB", 2

@@ -19,11 +19,12 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.runner import counted_findings
-from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, States
+from paimon_cli.jobs.compact_request import CompactRequest, States
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.process import usable_memory
+from paimon_cli.jobs.round_plan import CompactionPlan
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.service.served_table import ServedTable

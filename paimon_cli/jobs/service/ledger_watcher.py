@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.errors import PaimonError
-from paimon_cli.jobs.compact_request import by_urgency
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.goal_merges import TOO_MANY_RUNS
+from paimon_cli.jobs.round_plan import by_urgency
 from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP

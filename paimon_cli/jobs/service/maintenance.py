@@ -15,11 +15,12 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import Finding
 from paimon_cli.inspect.findings.runner import counted_findings
 from paimon_cli.inspect.health_report import health_of, with_findings
-from paimon_cli.jobs.compact_request import CompactionPlan, CompactRequest, apply_limits, rows_dropped_after
+from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.goal_merges import GoalMerges
 from paimon_cli.jobs.reclaim_job import PARTITIONS
+from paimon_cli.jobs.round_plan import CompactionPlan, apply_limits, rows_dropped_after
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.compaction_service import CompactionService
 from paimon_cli.jobs.service.leases import Leases
@@ -353,7 +354,7 @@ def _planned(
     turn = look(table.name, table.opened, request, {}, AT_ONCE, True)
     context, upkeep = turn.context(), NOT_KEPT_UP
     planned = turn.plan or CompactionPlan(turn.snapshot_id)
-    mends = request.pays_for_counts(planned)
+    mends = request.pays_for_counts(planned.size_to_move)
     if not mends:
         unpaid.append(BUCKET_COUNTS)
     limits = request.after_reading(planned.size_to_move if mends else 0)

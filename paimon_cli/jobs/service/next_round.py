@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_request import CompactionPlan, apply_limits
 from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.round_plan import CompactionPlan, apply_limits
 from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
 from paimon_cli.jobs.service.served_table import ServedTable

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.changes.read_lag import NO_LAG, ReadLag
-from paimon_cli.jobs.compact_request import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.round_plan import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.service.service_turn import Findings
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone

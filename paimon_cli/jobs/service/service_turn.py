@@ -19,16 +19,9 @@ from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
 from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
-from paimon_cli.jobs.compact_request import (
-    BucketFigures,
-    CompactionPlan,
-    CompactRequest,
-    States,
-    apply_limits,
-    by_urgency,
-    plan_compaction,
-)
+from paimon_cli.jobs.compact_request import CompactRequest, States
 from paimon_cli.jobs.goal_merges import ReadRates, unknown_reads
+from paimon_cli.jobs.round_plan import BucketFigures, CompactionPlan, apply_limits, by_urgency, plan_compaction
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import (
     VERSION_BYTES,

@@ -10,13 +10,10 @@ from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSucces
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.jobs.compact_job import run_compact
-from paimon_cli.jobs.compact_request import (
-    CompactionPlan,
-    CompactRequest,
-    States,
-)
+from paimon_cli.jobs.compact_request import CompactRequest, States
 from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.round_plan import CompactionPlan
 from paimon_cli.jobs.service.service_turn import (
     BUCKET_COUNTS,
     COMPACTION,
@@ -137,7 +134,7 @@ class _Steps:
         left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
         turn.is_unfinished = any(decision.waits_for_turn for decision in left) or self._moved_rows()
         done.left = left_of(left)
-        if not limited.pays_for_counts(done.summary.plan):
+        if not limited.pays_for_counts(done.summary.plan.size_to_move):
             done.left = replace(done.left, steps=(BUCKET_COUNTS,))
         if grown:
             turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.history.waiting_records import waiting_rows
-from paimon_cli.jobs.compact_request import CompactionPlan, by_urgency
+from paimon_cli.jobs.round_plan import CompactionPlan, by_urgency
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.requests.compaction import NEVER
 
