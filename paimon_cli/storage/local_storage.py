@@ -20,7 +20,7 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import check_size
-from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome, temporary_name
 from paimon_cli.storage.time_bounds import check_time
 
 _MAX_REMOVALS = 20
@@ -205,7 +205,7 @@ class LocalStorage:
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
         """A synced file with `data` next to `path`, deleted at the end of the block if it still exists."""
         directory, name = os.path.split(path)
-        temporary = f"{directory}/.{name}.{self._random.uuid()}.tmp"
+        temporary = f"{directory}/{temporary_name(name, self._random.uuid())}"
         try:
             with _new_file(temporary, None) as sink:
                 sink.write(data)

@@ -376,6 +376,17 @@ def test_unreferenced_indexes_and_statistics_are_reported(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize("directory", ["schema", "tag", "consumer", "commit-user", "lease"])
+def test_records_that_were_cut_off_are_reported(tmp_path: Path, directory: str) -> None:
+    context = table_of_five(tmp_path)
+    folder = Path(context.url) / directory
+    folder.mkdir(exist_ok=True)
+    (folder / ".compaction-1.0b6f.tmp").write_bytes(b"x")
+    (folder / "compaction-1").write_bytes(b"x")
+    make_old(context)
+    assert [file.path for file in found(context).files] == [f"{folder}/.compaction-1.0b6f.tmp"]
+
+
 @pytest.mark.parametrize(
     ("name", "stamp"),
     [
