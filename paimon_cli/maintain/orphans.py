@@ -12,7 +12,7 @@ from functools import partial
 from paimon_cli.errors import Refused, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
-from paimon_cli.maintain.needed_files import DeleteFiles, check_deletions
+from paimon_cli.maintain.file_deletion import DeleteFiles, check_deletions
 from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.table_layout import (
     CHANGELOG_PREFIX,

@@ -23,7 +23,6 @@ from paimon_cli.commit.commit_messages import (
 )
 from paimon_cli.commit.commit_records import CommitIntents
 from paimon_cli.commit.committer import Committer, RetryPolicy
-from paimon_cli.commit.data_conflict import WrittenRanges
 from paimon_cli.commit.deduplication import (
     BATCH_IDENTIFIER,
     MAX_NAMED_USERS,
@@ -37,6 +36,7 @@ from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, r
 from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.commit.snapshot_publish import publish
+from paimon_cli.commit.written_places import WrittenRanges
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError

@@ -29,7 +29,7 @@ from paimon_cli.jobs.restore_job import restore_table
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.branches import create_branch, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import BACKUP_CONSUMER, BACKUP_MILLIS, Retention, consumers, reset_consumer
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag

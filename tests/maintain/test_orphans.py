@@ -18,7 +18,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.reclaim_job import clean_orphans, orphan_rows
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphan_origin import OrphanedCommit
 from paimon_cli.maintain.orphans import (
     DAY_MILLIS,
