@@ -44,7 +44,7 @@ CUTS_NOTHING = {
         "ingest/changes/event_values": "_MAX_SCALE",
         "ingest/changes/json_shapes": "EXACT_INTEGER _INT64",
         "ingest/source_files": "MAX_ARRIVALS",
-        "invariants/changelog_comparison": "AFTER",
+        "invariants/changelog_comparison": "NUMBER_AFTER",
         "jobs/backup_job": "_ALL",
         "jobs/process": "_UNLIMITED",
         "jobs/source_rows": "HASHES",

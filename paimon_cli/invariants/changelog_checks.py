@@ -26,7 +26,15 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.invariants.changelog_comparison import AFTER, BEFORE, MEANINGS, WRONG, ChangelogComparison, LastRow, Replayed
+from paimon_cli.invariants.changelog_comparison import (
+    MEANINGS,
+    NUMBER_AFTER,
+    NUMBER_BEFORE,
+    WRONG,
+    ChangelogComparison,
+    LastRow,
+    Replayed,
+)
 from paimon_cli.invariants.violation import FULL, CheckGroup, Invariant, Violation, declare
 from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -245,9 +253,9 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
         )
         return
     runs: list[OpenRun] = [
-        *(functools.partial(_numbered, context, bucket, BEFORE, memory) for bucket in _among(replay.before, names)),
+        *(functools.partial(_numbered, context, bucket, NUMBER_BEFORE, memory) for bucket in _among(replay.before, names)),
         *_opened(context, changes, memory),
-        *(functools.partial(_numbered, context, bucket, AFTER, memory) for bucket in after),
+        *(functools.partial(_numbered, context, bucket, NUMBER_AFTER, memory) for bucket in after),
     ]
     compared = ChangedKeys.of(context.schema, context.options).compared or tuple(columns)
     replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine.oldest_wins)
@@ -299,7 +307,7 @@ def _written(context: TableContext, buckets: Sequence[BucketFiles], memory: int)
     """The rows that a commit wrote to a bucket, merged to one row per key."""
     for bucket in buckets:
         for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], keep_kinds=True, memory=memory):
-            yield _with_number(batch, np.full(batch.num_rows, BEFORE))
+            yield _with_number(batch, np.full(batch.num_rows, NUMBER_BEFORE))
 
 
 def _shown_at_once(context: TableContext, buckets: Sequence[BucketFiles], memory: int) -> Rows:
@@ -309,4 +317,4 @@ def _shown_at_once(context: TableContext, buckets: Sequence[BucketFiles], memory
     keys = context.schema.trimmed_primary_keys
     for batch in merge_in_passes(runs, keys, engine, max_merged_runs(context, memory), keys_repeat=True):
         at = batch.schema.get_field_index(SEQUENCE_NUMBER)
-        yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, AFTER), pa.int64()))
+        yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, NUMBER_AFTER), pa.int64()))

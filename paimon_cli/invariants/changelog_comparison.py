@@ -12,7 +12,7 @@ from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
-BEFORE, AFTER = 0, 1 << 62
+NUMBER_BEFORE, NUMBER_AFTER = 0, 1 << 62
 """Sequence numbers assigned to the rows of the first and the last snapshot; changes are numbered between them."""
 
 
@@ -60,7 +60,7 @@ class ChangelogComparison(WholeRowEngine):
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         batch, first, last = rows.rows, rows.order[rows.starts], rows.last_of_each_key
-        is_shown = batch.column(SEQUENCE_NUMBER).to_numpy() == AFTER
+        is_shown = batch.column(SEQUENCE_NUMBER).to_numpy() == NUMBER_AFTER
         added = (batch.column(VALUE_KIND).to_numpy() & 1) == 0
         lone = first == last
         wrong = np.where(lone & ~is_shown[first], UNSHOWN, 0)
@@ -79,7 +79,7 @@ def _marked(batch: pa.RecordBatch, rows: np.ndarray, wrong: np.ndarray) -> pa.Re
 
 @dataclass(frozen=True)
 class Replayed(WholeRowEngine):
-    """Follows each key from its row BEFORE through its changes to its row AFTER; returns mismatching rows with a column WRONG.
+    """Follows each key from its row NUMBER_BEFORE through its changes to its row NUMBER_AFTER; returns mismatching rows with a column WRONG.
 
     `compared`: the columns that decide whether rows are equal. `adds_only`: a single +U adds a row, as in first-row tables, whose
     changelog contains each new row with the kind that it was written with.
@@ -92,15 +92,15 @@ class Replayed(WholeRowEngine):
         batch, order = rows.rows, rows.order
         numbers = batch.column(SEQUENCE_NUMBER).to_numpy()[order]
         kinds = batch.column(VALUE_KIND).to_numpy()[order].astype(np.int64)
-        is_after = numbers == AFTER
+        is_after = numbers == NUMBER_AFTER
         if self.adds_only:
             kinds[kinds == RowKind.UPDATE_AFTER] = RowKind.INSERT
-        kinds[(numbers == BEFORE) | is_after] = RowKind.INSERT
+        kinds[(numbers == NUMBER_BEFORE) | is_after] = RowKind.INSERT
         previous = np.append(np.int64(NOTHING), kinds[:-1])
         previous[rows.starts] = NOTHING
         exists = (previous == RowKind.INSERT) | (previous == RowKind.UPDATE_AFTER)
         is_back = (kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)
-        is_new = (kinds == RowKind.INSERT) & ~is_after & (numbers != BEFORE)
+        is_new = (kinds == RowKind.INSERT) & ~is_after & (numbers != NUMBER_BEFORE)
         wrong = np.zeros(len(order), dtype=np.int64)
         wrong[is_new & exists] = REPEATED
         wrong[((previous == RowKind.UPDATE_BEFORE) != (kinds == RowKind.UPDATE_AFTER))] = ALONE
