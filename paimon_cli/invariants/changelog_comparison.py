@@ -79,7 +79,7 @@ def _marked(batch: pa.RecordBatch, rows: np.ndarray, wrong: np.ndarray) -> pa.Re
 
 @dataclass(frozen=True)
 class Replayed(WholeRowEngine):
-    """Follows each key from its row NUMBER_BEFORE through its changes to its row NUMBER_AFTER; returns mismatching rows with a column WRONG.
+    """Follows each key from its row before through its changes to its row after; returns mismatching rows with a column WRONG.
 
     `compared`: the columns that decide whether rows are equal. `adds_only`: a single +U adds a row, as in first-row tables, whose
     changelog contains each new row with the kind that it was written with.
