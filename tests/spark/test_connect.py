@@ -19,7 +19,7 @@ from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark import session_engine
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
 from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS
-from tests.local_spark import end_local_spark
+from tests.local_spark import end_shared_spark
 from tests.nightly import BRIEF, at_night
 from tests.ports import free_port
 from tests.spark.beating_rows import BeatingRows
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    end_local_spark()
+    end_shared_spark()
     with connect_server(tmp_path_factory.mktemp("connect")) as url:
         yield url
 

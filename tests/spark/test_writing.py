@@ -348,6 +348,20 @@ for use in (lambda: paimon.write(rows, sys.argv[1]), lambda: paimon.read(spark, 
 """Uses a session in a process of its own before and after it stops."""
 
 
+def test_a_session_without_its_jvm_context_is_named(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So PySpark leaves a session that has been stopped. The one that tests share is not."""
+    table, rows = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url), session.range(3)
+    monkeypatch.setattr(session.sparkContext, "_jsc", None)
+    with pytest.raises(UsageError, match="the Spark session is stopped: it can run no more queries"):
+        spark.write(rows, table.url)
+    with pytest.raises(UsageError, match="the Spark session is stopped: it can run no more queries"):
+        spark.read(session, table.url)
+    assert table.snapshot_ids() == []
+
+
+@pytest.mark.nightly
 def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS | {"p": "STRING"}, ["id"]).url)
     environment = {**os.environ, "JAVA_HOME": str(find_java(os.environ).home)}
