@@ -152,7 +152,7 @@ def _leave_cases_to_the_night(items: list[pytest.Item]) -> None:
 def pytest_sessionfinish() -> None:
     local_spark = sys.modules.get("tests.local_spark")
     if local_spark is not None:
-        local_spark.end_local_spark()
+        local_spark.end_shared_spark()
 
 
 def _place_of_group(item: pytest.Item) -> int:
@@ -165,10 +165,12 @@ def _place_of_group(item: pytest.Item) -> int:
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A real standalone cluster; an application must have ended before the next one gets executors."""
     from tests.jobs.spark_cluster import SparkCluster
+    from tests.local_spark import end_shared_spark
 
     cluster = SparkCluster(tmp_path_factory.mktemp("cluster"))
     try:
         cluster.start(executors=2)
         yield cluster
     finally:
+        end_shared_spark()
         cluster.stop()

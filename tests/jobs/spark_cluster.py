@@ -17,7 +17,7 @@ import paimon_cli
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.java_runtime import find_java, user_cache
 from paimon_cli.jobs.spark.session import SparkRequest, archive_options
-from tests.local_spark import end_local_spark
+from tests.local_spark import end_shared_spark, shared_engine
 from tests.ports import free_port
 
 START_SECONDS = 600
@@ -58,12 +58,12 @@ class SparkCluster:
         }
 
     def engine(self) -> SparkEngine:
-        end_local_spark()
-        return SparkEngine(SparkRequest(self.url, self.confs))
+        """All modules of tests share one application: each has executors, JVMs whose Python workers import everything."""
+        return shared_engine(SparkRequest(self.url, self.confs))
 
     def session(self, confs: Mapping[str, str]) -> SparkSession:
         """A session that a user has made, without this package's settings. The environment says which Python and Java."""
-        end_local_spark()
+        end_shared_spark()
         builder = SparkSession.builder.master(self.url).config("spark.ui.enabled", "false")
         for key, value in {**self.confs, **confs}.items():
             builder = builder.config(key, value)

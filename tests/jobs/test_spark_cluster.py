@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,9 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import BadInput
 from paimon_cli.history.live_files import bucket_files
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.invariants.anomalies import Anomaly
 from paimon_cli.jobs.backup_job import Destination, run_backup
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
@@ -35,6 +36,7 @@ from tests.jobs.backups import check_same, opened
 from tests.jobs.erasure.test_erase_table import CONDITION, GONE, KEYED, States, check, is_kept
 from tests.jobs.spark_cluster import SparkCluster
 from tests.jobs.test_backup_job import rich_table
+from tests.jobs.test_spark_backup import Twice
 from tests.nightly import at_night
 from tests.pieces import injected
 from tests.spark.canary import check_engine
@@ -44,10 +46,8 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 
 @pytest.fixture(scope="module")
-def cluster_engine(spark_cluster: SparkCluster) -> Iterator[SparkEngine]:
-    engine = spark_cluster.engine()
-    yield engine
-    engine.stop()
+def cluster_engine(spark_cluster: SparkCluster) -> SparkEngine:
+    return spark_cluster.engine()
 
 
 def test_executors_import_the_shipped_package(cluster_engine: SparkEngine, tmp_path: Path) -> None:
@@ -145,9 +145,11 @@ class KillsAnExecutor(NoProgress):
             self.killed.append(executor)
 
 
+@pytest.mark.nightly
 def test_an_executor_dies_while_files_are_copied(
     spark_cluster: SparkCluster, cluster_engine: SparkEngine, tmp_path: Path
 ) -> None:
+    """Each time, tasks that copy files run twice in this process (`test_spark_backup`)."""
     table, copy = rich_table(tmp_path), tmp_path / "copy"
     progress = KillsAnExecutor(spark_cluster)
     with injected(2):
@@ -174,10 +176,8 @@ def test_an_executor_dies_while_rows_are_erased(
     assert json.loads((tmp_path / "erased.json").read_text())["proof"]["found"] == []
 
 
-def test_an_executor_dies_while_a_history_is_compared(
-    spark_cluster: SparkCluster, cluster_engine: SparkEngine, tmp_path: Path
-) -> None:
-    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options={"write-only": "true"})
+def table_of_a_lossy_compaction(folder: Path) -> TableContext:
+    context = make_table(folder / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options={"write-only": "true"})
     for number in range(6):
         write(context, [{"k": k, "v": number} for k in range(20)])
         compact(context, strategy="full")
@@ -186,6 +186,27 @@ def test_an_executor_dies_while_a_history_is_compared(
     newest = tuple(file for file in bucket.files if file.level == 0)
     lost = CommitMessage(bucket.partition, 0, 1, compact=FileChanges(removed=newest))  # a compaction that loses a file
     Committer(context).commit([lost], fresh_identity(context))
+    return context
+
+
+def lost_rows(found: list[Anomaly]) -> list[tuple[str, str | None]]:
+    return [(anomaly.rule, anomaly.key) for anomaly in found]
+
+
+LOST = [("compaction-changed-rows", "k = 3")]
+
+
+def test_a_history_is_compared_by_tasks_that_run_twice(tmp_path: Path) -> None:
+    """At night, an executor dies meanwhile."""
+    context = table_of_a_lossy_compaction(tmp_path)
+    assert lost_rows(run_history_check(context, HistoryCheckOptions(), None, Twice(), NoProgress())) == LOST
+
+
+@pytest.mark.nightly
+def test_an_executor_dies_while_a_history_is_compared(
+    spark_cluster: SparkCluster, cluster_engine: SparkEngine, tmp_path: Path
+) -> None:
+    context = table_of_a_lossy_compaction(tmp_path)
     progress = KillsAnExecutor(spark_cluster, "Comparing rows")
     found = run_history_check(context, HistoryCheckOptions(), None, cluster_engine, progress)
-    assert progress.killed and [(a.rule, a.key) for a in found] == [("compaction-changed-rows", "k = 3")]
+    assert progress.killed and lost_rows(found) == LOST

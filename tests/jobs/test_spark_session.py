@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 import paimon_cli
+from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest, default_heap, spark_confs
 from paimon_cli.processor import OWN_WORKER
+from tests.local_spark import GIVEN_CONFS, PASSWORD, SEEN
+from tests.spark.steps import parent_of
 
 PROGRAM = """
 from paimon_cli.jobs.spark.engine import SparkEngine
@@ -51,7 +54,9 @@ def path_without_java(directory: Path) -> str:
     return str(directory)
 
 
+@pytest.mark.nightly
 def test_without_any_java_spark_runs_on_the_packaged_one_and_says_nothing(tmp_path: Path) -> None:
+    """Each time, such a Java is found (`test_java_runtime`), and jobs are silent (below)."""
     for name in ("cwd", "bin", "cache"):
         (tmp_path / name).mkdir()
     run = run_python(PROGRAM, tmp_path / "cwd", PATH=path_without_java(tmp_path / "bin"), XDG_CACHE_HOME=str(tmp_path / "cache"))
@@ -115,39 +120,39 @@ def test_local_masters(master: str, local: bool) -> None:
     assert SparkRequest(master).is_local is local
 
 
-def test_secrets_reach_the_jvm_but_neither_a_command_line_nor_an_environment(tmp_path: Path) -> None:
-    program = """
-import os
-from pathlib import Path
-from paimon_cli.jobs.spark.session import SparkRequest, start_spark
-
-def environ_of(process):
+def environment_of(process: int) -> bytes:
     try:
         return Path(f"/proc/{process}/environ").read_bytes()
     except OSError:  # it has ended
         return b""
 
-def parent_of(process):
-    try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
 
-password = "@".join(("HUN", "TER2"))  # not in this text, which is on the command line of this process
-secrets = {"spark.hadoop.fs.s3a.secret.key": password, "spark.hadoop.fs.s3a.proxy": f"http://u:{password}@h:1"}
-given = {**secrets, "spark.hadoop.seen": "-".join(("CANARY", "1"))}
-context = start_spark(SparkRequest("local[1]", given)).context
-numbers = context.parallelize([0, 1], 2)
-table_options = {"s3.secret-key": password}  # reaches the tasks of a job, inside of them
-assert numbers.map(lambda number: len(table_options["s3.secret-key"])).collect() == [8, 8]
-lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
-print(any(b"CANARY-1" in line for line in lines), any(password.encode() in line for line in lines))
-below = {os.getpid()}
-while found := {p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(p) in below} - below:
-    below |= found
-environments = [environ_of(process) for process in below - {os.getpid()}]
-print(sum(b"SEEN_BY_CHILDREN" in text for text in environments) >= 2, any(password.encode() in text for text in environments))
-print(all(context._jsc.hadoopConfiguration().get(key.removeprefix("spark.hadoop.")) == value for key, value in given.items()))
-"""
-    run = run_python(program, tmp_path, SEEN_BY_CHILDREN="1")
-    assert run.stdout.split() == ["True", "False", "True", "False", "True"], run.stderr
+def descendants() -> set[int]:
+    """The JVM of this process, and its Python workers."""
+    below = {os.getpid()}
+    while found := {p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(p) in below} - below:
+        below |= found
+    return below - {os.getpid()}
+
+
+def test_secrets_reach_the_jvm_but_neither_a_command_line_nor_an_environment(spark_engine: SparkEngine) -> None:
+    table_options = {"s3.secret-key": PASSWORD}  # reaches the tasks of a job, inside of them
+    assert spark_engine.run_tasks(lambda number: len(table_options["s3.secret-key"]), [0, 1]) == [len(PASSWORD)] * 2
+    context = spark_engine._spark().context
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert any(SEEN.encode() in line for line in lines) and not any(PASSWORD.encode() in line for line in lines)
+    environments = [environment_of(process) for process in descendants()]
+    assert sum(b"TEST_TASK_END" in text for text in environments) >= 2, "the JVM and a worker"
+    assert not any(PASSWORD.encode() in text for text in environments)
+    for key, value in GIVEN_CONFS.items():
+        assert context._jsc.hadoopConfiguration().get(key.removeprefix("spark.hadoop.")) == value
+
+
+def test_jobs_say_nothing_and_leave_nothing_behind(spark_engine: SparkEngine, capfd: pytest.CaptureFixture[str]) -> None:
+    """In the directory where Spark has started. At night, one starts that has never run."""
+    before = set(os.listdir())
+    assert spark_engine.run_tasks(abs, [-1, 2]) == [1, 2]
+    frame = spark_engine._spark().session.range(4).repartition(2)
+    assert frame.mapInArrow(lambda batches: batches, "id long").count() == 4
+    assert capfd.readouterr() == ("", "")
+    assert set(os.listdir()) - before <= {".hypothesis"}, "examples of other tests"

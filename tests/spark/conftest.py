@@ -1,4 +1,4 @@
-"""A Spark session as its users have one: with Spark's own defaults, for each module, in the Spark that all modules share."""
+"""A Spark session as its users have one, for each module, in the Spark that all modules share."""
 
 from __future__ import annotations
 
@@ -7,22 +7,12 @@ from pyspark.sql import SparkSession
 
 from paimon_cli.jobs.spark import session_engine
 from paimon_cli.spark import source_writing
-from tests.local_spark import local_engine
-
-USERS_CONFS = {
-    "spark.sql.session.timeZone": "America/New_York",
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.sql.shuffle.partitions": "3",
-}
+from tests.local_spark import local_engine, users_session
 
 
 @pytest.fixture(scope="module")
 def session() -> SparkSession:
-    spark = local_engine()._spark().session.newSession()
-    for key, value in USERS_CONFS.items():
-        spark.conf.set(key, value)
-    return spark
+    return users_session(local_engine(), {"spark.sql.session.timeZone": "America/New_York", "spark.sql.shuffle.partitions": "3"})
 
 
 @pytest.fixture(autouse=True)

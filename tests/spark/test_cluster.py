@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paimon_cli import Runtime, Table, spark
-from paimon_cli.jobs.spark.java_runtime import find_java
 from tests.jobs.spark_cluster import SparkCluster
+from tests.local_spark import users_session
 from tests.nightly import at_night
 from tests.spark.canary import Canary
 from tests.spark.notebook import Notebook
@@ -37,13 +36,9 @@ Work = TypeVar("Work")
 
 
 @pytest.fixture(scope="module")
-def cluster_session(spark_cluster: SparkCluster) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        environment.setenv("JAVA_HOME", str(find_java(os.environ).home))
-        session = spark_cluster.session({"spark.sql.shuffle.partitions": "2"})
-        yield session
-        session.stop()
+def cluster_session(spark_cluster: SparkCluster) -> SparkSession:
+    """With Spark's own defaults. A session that a user has started, without this package, is in `scripts.nightly.spark_steps`."""
+    return users_session(spark_cluster.engine(), {"spark.sql.shuffle.partitions": "2"})
 
 
 @pytest.mark.nightly

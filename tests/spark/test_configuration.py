@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import paimon_cli.spark
@@ -40,15 +42,46 @@ print(json.dumps([now, first, spark.conf.get("spark.python.unix.domain.socket.en
 """
 
 
-def test_a_notebook_of_a_virtual_environment_that_is_not_activated(tmp_path: Path) -> None:
+@pytest.fixture
+def not_activated(tmp_path: Path) -> dict[str, str]:
+    """The variables of a process whose virtual environment is not on the PATH."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").write_text("#!/bin/sh\nexit 1\n")  # what Spark would take
     (tmp_path / "bin" / "python3").chmod(0o755)
     without = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
     environment = {key: value for key, value in os.environ.items() if key not in without}
-    environment["PATH"] = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    return {**environment, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+
+
+def test_what_is_named_for_a_session_of_an_environment_that_is_not_activated(
+    not_activated: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At night, such a session is started."""
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with patch.dict(os.environ, not_activated, clear=True):
+        own = paimon_cli.spark.configure(SparkSession.Builder().config("spark.sql.shuffle.partitions", "1"))
+        assert (os.environ["PYSPARK_PYTHON"], os.environ["PATH"]) == (sys.executable, not_activated["PATH"])
+        java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+        os.environ["PYSPARK_PYTHON"] = "chosen"
+        others = paimon_cli.spark.configure(SparkSession.Builder().config("spark.python.unix.domain.socket.enabled", "false"))
+        assert os.environ["PYSPARK_PYTHON"] == "chosen"
+    assert own._options == {"spark.sql.shuffle.partitions": "1", "spark.python.unix.domain.socket.enabled": "true"}
+    assert others._options == {"spark.python.unix.domain.socket.enabled": "false"}
+    assert java.is_file()
+
+
+def test_where_spark_runs_already_nothing_is_named(session: SparkSession) -> None:
+    before = dict(os.environ)
+    with pytest.raises(UsageError, match="Spark runs in this process already"):
+        paimon_cli.spark.configure()
+    assert dict(os.environ) == before
+
+
+@pytest.mark.nightly
+def test_a_notebook_of_a_virtual_environment_that_is_not_activated(not_activated: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-c", NOTEBOOK, str(tmp_path / "t")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, env=not_activated, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     now, first, sockets, second = json.loads(done.stdout.splitlines()[-1])
     assert now == {"1": "uno", "2": "dos"}

@@ -19,8 +19,8 @@ from paimon_cli.jobs.process import CONNECT_MODE
 from paimon_cli.jobs.spark import session_engine
 from paimon_cli.jobs.spark.session_engine import ConnectEngine, connected
 from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS
-from tests.local_spark import end_local_spark
-from tests.nightly import BRIEF, at_night
+from tests.local_spark import end_shared_spark
+from tests.nightly import BRIEF
 from tests.ports import free_port
 from tests.spark.beating_rows import BeatingRows
 from tests.spark.canary import Canary, check_engine
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    end_local_spark()
+    end_shared_spark()
     with connect_server(tmp_path_factory.mktemp("connect")) as url:
         yield url
 
@@ -160,11 +160,24 @@ def test_an_invalid_address(url: str) -> None:
         connected(url, {})
 
 
-@pytest.mark.parametrize(
-    ("kind", "steps"), [("partitioned", 1), *(at_night(kind, 5) for kind in ("partitioned", "append", "lookup"))]
-)
-def test_random_steps(remote: SparkSession, tmp_path: Path, kind: str, steps: int) -> None:
-    assert play(remote, tmp_path, kind, "small", steps) == steps
+def test_frames_are_written_and_read(remote: SparkSession, tmp_path: Path) -> None:
+    """By the data source, a function, and a merge."""
+    table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", "n": "INT"}, ["id"], bucket=2).url)
+    rows = remote.range(0, 20, 1, 2).selectExpr("id", "cast(id as int) as n")
+    rows.where("id < 10").write.format("paimon").mode("append").save(table.url)
+    spark.write(rows.where("id >= 10"), table.url)
+    merge = spark.merge(rows.where("id % 2 = 0"), table.url, on="id").when_matched_update({"n": "n + 100"})
+    assert merge.execute().updated == 10
+    found = {row.id: row.n for row in remote.read.format("paimon").load(table.url).collect()}
+    assert found == {n: n if n % 2 else n + 100 for n in range(20)}
+    assert sorted(row.id for row in spark.read(remote, table.url, where="n >= 100").collect()) == [*range(0, 20, 2)]
+    assert table.verify(level="full").errors == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["partitioned", "append", "lookup"])
+def test_random_steps(remote: SparkSession, tmp_path: Path, kind: str) -> None:
+    assert play(remote, tmp_path, kind, "small", 5) == 5
 
 
 @pytest.mark.nightly

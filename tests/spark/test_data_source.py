@@ -51,6 +51,7 @@ def test_reads_prune_by_schema_and_options(session: SparkSession, table: Table) 
 @pytest.mark.parametrize(
     ("option", "value"), [("snapshot", "2"), ("tag", "named"), ("scan.snapshot-id", "2"), ("scan.tag-name", "named")]
 )
+@pytest.mark.in_part(2)
 def test_an_older_snapshot_has_the_columns_of_its_time(session: SparkSession, table: Table, option: str, value: str) -> None:
     table.tags.create("named", snapshot=2)
     table.alter.rename_column("name", "title")
@@ -246,9 +247,12 @@ def test_wrong_values_of_a_write_are_named(session: SparkSession, table: Table, 
     assert len(table.snapshots()) == 2
 
 
-@pytest.mark.parametrize("by", ["source", "function", at_night("source without keys")])
+@pytest.mark.parametrize("by", ["source", at_night("function"), at_night("source without keys")])
 def test_writers_own_buckets(session: SparkSession, tmp_path: Path, by: str) -> None:
-    """Each row is written once, although each of two writers is given all of them; a writer refuses the other one's rows."""
+    """Each row is written once, although each of two writers is given all of them; a writer refuses the other one's rows.
+
+    Each time, the function writes the buckets of one (`test_writing`).
+    """
     keys = [] if by.endswith("keys") else ["id"]
     table = Table.open(make_table(tmp_path / "t", COLUMNS, keys, bucket=4, options={"bucket-key": "id"}).url)
     rows = session.range(40, numPartitions=3).selectExpr("id", "'a' AS name", "int(id) AS qty")

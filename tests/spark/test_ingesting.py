@@ -15,6 +15,7 @@ from paimon_cli.pieces import PIECES
 from tests.api.test_ingest_merged import MOVED
 from tests.api.test_ingest_run import check
 from tests.event_streams import Stream, debezium, rows_of, written
+from tests.nightly import at_night
 
 SUMS = {"merge-engine": "aggregation", "fields.amount.aggregate-function": "sum", "bucket": "2"}
 
@@ -41,14 +42,14 @@ class Events:
             (self.folder / "checkpoint" / "commits" / name).unlink()
 
 
-@pytest.fixture(params=[64 << 20, 0], ids=["written by the driver", "written by jobs"])
-def collected(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PIECES, "collected_bytes", request.param)
+BY_JOBS, BY_THE_DRIVER = 0, 64 << 20
+"""The bytes of a batch up to which the driver writes it."""
 
 
-@pytest.mark.usefixtures("collected")
-def test_tables_equal_a_replay(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("collected", [BY_JOBS, at_night(BY_THE_DRIVER)])
+def test_tables_equal_a_replay(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collected: int) -> None:
     """Keys, types and new columns come through; the second batch is repeated."""
+    monkeypatch.setattr(PIECES, "collected_bytes", collected)
     stream = Stream(2, is_typed=True).add(300)
     events = Events(session, tmp_path, primary_key="id")
     events.add("1", *stream.lines[:150])
@@ -63,11 +64,12 @@ def test_tables_equal_a_replay(session: SparkSession, tmp_path: Path) -> None:
     assert sorted(commits) == [0, 1]
 
 
-@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize("collected", [BY_THE_DRIVER, at_night(BY_JOBS)])
 def test_a_batch_that_was_committed_in_part_is_completed(
-    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collected: int
 ) -> None:
     """One table fails, the other commits; the batch is repeated, and each has its events once."""
+    monkeypatch.setattr(PIECES, "collected_bytes", collected)
     catalog = Catalog(str(tmp_path))
     columns = ["id INT NOT NULL", "amount BIGINT"]
     catalog.create_table("shop.a", columns=columns, primary_key="id", options=SUMS)

@@ -1,19 +1,26 @@
-"""Drivers that die in the middle: every batch of a stream counts once; a merge happens as a whole or not at all."""
+"""Drivers that die in the middle: every batch of a stream counts once; a merge happens as a whole or not at all.
+
+Processes are killed at night: each has a JVM of its own. Each time, what a driver leaves that dies is made of a table beside it.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
-from paimon_cli import Table
+from paimon_cli import Table, spark
+from paimon_cli.commit.committer import Committer
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.maintain.used_names import UsedNames
 from tests.jobs.test_merge_job import KINDS, SCHEMA, create
@@ -90,9 +97,13 @@ class KilledDriver:
         assert process.wait(SECONDS) == 0
 
 
-@pytest.mark.parametrize(("bucket", "kills"), [(2, 1), at_night(2, 2), at_night(-1, 2)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("bucket", "kills"), [(2, 1), (2, 2), (-1, 2)])
 def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path, bucket: int, kills: int) -> None:
-    """Before its commit, and the second time after it, before Spark has noted that the batch is done."""
+    """Before its commit, and the second time after it, before Spark has noted that the batch is done.
+
+    Each time, batches are repeated that are as these leave them (`test_streams`).
+    """
     sums = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL", "n": "BIGINT"}, ["k"], bucket=bucket, options=sums)
     table = Table.open(context.url)
@@ -115,37 +126,67 @@ def test_a_driver_that_is_killed_in_the_middle_of_batches(tmp_path: Path, bucket
     assert table.verify(level="full").errors == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "moment"),
     [
-        ("fixed", "before the commit"),
-        *(at_night(name, "before the commit") for name in ("any partition", "append with vectors")),
-        *(at_night("fixed", moment) for moment in ("rows are staged", "buckets are written", "after the commit")),
+        *((name, "before the commit") for name in ("fixed", "any partition", "append with vectors")),
+        *(("fixed", moment) for moment in ("rows are staged", "buckets are written", "after the commit")),
     ],
 )
 def test_a_driver_that_is_killed_in_the_middle_of_a_merge(tmp_path: Path, name: str, moment: str) -> None:
     """The table shows all of the merge or nothing of it, and what is left are orphans."""
-    table, rows = create(tmp_path, KINDS[name]), 50 if moment == "before the commit" else 400_000
-    table.write(pa.Table.from_pylist([{"dt": "b", "id": i, "name": "old", "points": 10} for i in range(30)], schema=SCHEMA))
+    table, rows = table_of_old_rows(tmp_path, name), 50 if moment == "before the commit" else 400_000
     before = data_files(table.context)
     driver = KilledDriver(tmp_path, MERGE, table.url, rows)
-
-    def staged() -> list[Path]:
-        return list((tmp_path / "t" / "index").glob("index-*"))
-
     moments: dict[str, Callable[[], object]] = {
         "before the commit": driver.held.exists,
-        "rows are staged": staged,
+        "rows are staged": lambda: staged(table),
         "buckets are written": lambda: data_files(table.context) - before,
         "after the commit": (tmp_path / "t" / "snapshot" / f"snapshot-{len(table.snapshots()) + 1}").exists,
     }
     if moment != "before the commit":
         driver.held.touch()
     driver.killed_when(moments[moment])
+    check_left(table, rows, happened=moment == "after the commit")
+
+
+@pytest.mark.parametrize("name", ["fixed", at_night("any partition"), at_night("append with vectors")])
+def test_what_a_driver_leaves_that_dies_before_the_commit_of_a_merge(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """All that such a driver has written is in a copy of the table that is made while the commit is due."""
+    table, commit, left = table_of_old_rows(tmp_path, name), Committer.commit, tmp_path / "left"
+
+    def copy_first(committer: Committer, *given: Any, **named: Any) -> Any:
+        shutil.copytree(tmp_path / "t", left)
+        return commit(committer, *given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Committer, "commit", copy_first)
+        news = session.range(0, 50, 1, 2).selectExpr("'a' as dt", "cast(id as int) as id", "'new' as name", "1 as points")
+        merge = spark.merge(news, table, on="id").when_matched_update({"points": "points + source.points"})
+        merge.when_not_matched_insert_all().execute()
     table.refresh()
-    happened = moment == "after the commit"
+    assert points_of(table) == [11] * 30 + [1] * 20
+    check_left(Table.open(str(left)), 50, happened=False)
+
+
+def table_of_old_rows(folder: Path, name: str) -> Table:
+    table = create(folder, KINDS[name])
+    table.write(pa.Table.from_pylist([{"dt": "b", "id": i, "name": "old", "points": 10} for i in range(30)], schema=SCHEMA))
+    return table
+
+
+def staged(table: Table) -> list[Path]:
+    return list((Path(table.url) / "index").glob("index-*"))
+
+
+def check_left(table: Table, rows: int, happened: bool) -> None:
+    """The table of a driver that has died shows all of the merge or nothing; it can be merged again, and cleaned."""
+    table.refresh()
     assert points_of(table) == ([11] * 30 + [1] * (rows - 30) if happened else [10] * 30)
-    assert (data_files(table.context) - named_files(table.context)) or staged(), "it died in the middle"
+    assert (data_files(table.context) - named_files(table.context)) or staged(table), "it died in the middle"
     assert table.verify(level="full").errors == 0
     if not happened:
         ids = pa.array(range(rows), pa.int32())
@@ -157,7 +198,7 @@ def test_a_driver_that_is_killed_in_the_middle_of_a_merge(tmp_path: Path, name: 
     assert data_files(table.context) == named_files(table.context)
     used = UsedNames(table.context)
     used.refresh()
-    assert {file.name for file in staged()} <= used.names
+    assert {file.name for file in staged(table)} <= used.names
     assert table.verify(level="full").errors == 0
 
 

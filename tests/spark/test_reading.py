@@ -189,7 +189,7 @@ def test_settings_of_the_session_change_no_row(session: SparkSession, tmp_path: 
 @pytest.mark.parametrize("keys", [[], ["id"]])
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("bounds_of_arrow", [False, True])
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(4)
 def test_nan_is_the_greatest_number_in_conditions_of_spark(
     session: SparkSession,
     tmp_path: Path,

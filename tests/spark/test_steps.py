@@ -11,10 +11,8 @@ from tests.nightly import at_night
 from tests.spark.steps import play
 from tests.spark.world import KINDS
 
-OFTEN = ("any partition", "append with vectors")
 
-
-@pytest.mark.parametrize(("kind", "steps"), [*((kind, 3) for kind in OFTEN), *(at_night(kind, 6) for kind in KINDS)])
+@pytest.mark.parametrize(("kind", "steps"), [("any partition", 3), *(at_night(kind, 6) for kind in KINDS)])
 def test_random_steps_lead_to_what_plain_python_says(session: SparkSession, tmp_path: Path, kind: str, steps: int) -> None:
     settings = dict(session.conf.getAll)
     try:

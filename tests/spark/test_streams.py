@@ -54,6 +54,15 @@ class Query:
         (self.checkpoint / "commits" / str(batch)).unlink()
         (self.checkpoint / "commits" / f".{batch}.crc").unlink()
 
+    def lose_batch(self, batch: int) -> None:
+        """As if Spark had died after the tasks of the last batch and before the table's commit."""
+        self.forget_commit(batch)
+        newest = self.table.snapshots()[0]
+        assert newest.commit_identifier == batch
+        for name in (f"snapshot-{newest.id}", "LATEST"):
+            (Path(self.table.url) / "snapshot" / name).unlink()
+        self.table.refresh()
+
     @property
     def sums(self) -> Rows:
         return sorted(zip(*self.table.scan().to_arrow().to_pydict().values(), strict=True))
@@ -78,6 +87,13 @@ def test_a_batch_that_spark_repeats_counts_once(query: Query) -> None:
     snapshots = query.table.snapshots()
     assert [snapshot.commit_identifier for snapshot in reversed(snapshots)] == [0, 1, 2]
     assert len({snapshot.commit_user for snapshot in snapshots}) == 1
+    query.lose_batch(2)
+    assert query.sums == [(1, 11), (2, 20)]
+    assert data_files(query.table.context) - live_files(query.table.context), "tasks have written it"
+    query.run()
+    query.table.refresh()
+    assert query.sums == [(1, 11), (2, 25)]
+    assert [snapshot.commit_identifier for snapshot in reversed(query.table.snapshots())] == [0, 1, 2]
     assert data_files(query.table.context) == live_files(query.table.context)
     assert query.table.verify(level="full").errors == 0
 

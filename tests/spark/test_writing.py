@@ -23,7 +23,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.pieces import PIECES
 from paimon_cli.spark.spark_types import JAVA_ZONES, arrow_timezone
-from tests.nightly import BRIEF
+from tests.nightly import BRIEF, at_night
 from tests.spark.beating_rows import BeatingRows
 from tests.spark.notebook import Notebook
 from tests.tables import data_files, make_table, named_files
@@ -42,7 +42,7 @@ ROWS_SQL = ("id % 200 as id", "concat('p', id % 2) as p", "id as n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(3)
 def test_rows_of_frames_are_those_of_local_writes(session: SparkSession, tmp_path: Path, kind: str) -> None:
     keys, partitions, bucket, options = KINDS[kind]
     tables = [
@@ -292,7 +292,7 @@ def test_a_failed_expression_is_shown_with_the_exception_of_spark(session: Spark
     assert data_files(table.context) == set()
 
 
-@pytest.mark.parametrize("keys", [["id"], []])
+@pytest.mark.parametrize("keys", [["id"], at_night([])])
 def test_no_task_goes_on_after_a_failure(session: SparkSession, tmp_path: Path, keys: list[str]) -> None:
     beating = BeatingRows(tmp_path / "beats")
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, keys, bucket=2 if keys else -1).url)
@@ -348,6 +348,20 @@ for use in (lambda: paimon.write(rows, sys.argv[1]), lambda: paimon.read(spark, 
 """Uses a session in a process of its own before and after it stops."""
 
 
+def test_a_session_without_its_jvm_context_is_named(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So PySpark leaves a session that has been stopped. The one that tests share is not."""
+    table, rows = Table.open(make_table(tmp_path / "t", COLUMNS, ["id"]).url), session.range(3)
+    monkeypatch.setattr(session.sparkContext, "_jsc", None)
+    with pytest.raises(UsageError, match="the Spark session is stopped: it can run no more queries"):
+        spark.write(rows, table.url)
+    with pytest.raises(UsageError, match="the Spark session is stopped: it can run no more queries"):
+        spark.read(session, table.url)
+    assert table.snapshot_ids() == []
+
+
+@pytest.mark.nightly
 def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     table = Table.open(make_table(tmp_path / "t", COLUMNS | {"p": "STRING"}, ["id"]).url)
     environment = {**os.environ, "JAVA_HOME": str(find_java(os.environ).home)}
@@ -360,7 +374,7 @@ def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     assert len(table.snapshots()) == 1 and table.scan().count() == 3
 
 
-@pytest.mark.parametrize("keys", [["id"], []], ids=["with a key", "append"])
+@pytest.mark.parametrize("keys", [["id"], at_night([])], ids=["with a key", "append"])
 def test_variants(session: SparkSession, tmp_path: Path, keys: list[str]) -> None:
     """Spark's own VARIANTs are written, compacted by tasks, and read by Spark and by us: the bytes stay what Spark made."""
     columns = {"id": "BIGINT NOT NULL", "v": "VARIANT"}

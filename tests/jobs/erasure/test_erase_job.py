@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,6 +30,7 @@ from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import Storage
 from tests.jobs.erasure.plain_scan import texts_in
 from tests.jobs.erasure.test_erase_table import CONDITION, GONE, KEYED, PLAIN, States, check, is_kept, row
+from tests.jobs.test_spark_backup import Twice
 from tests.nightly import at_night
 from tests.rivals import Meddler
 from tests.tables import Row, compact, make_table, rows, write
@@ -154,18 +154,10 @@ def test_it_may_die_at_any_step(kind: str, every: int, tmp_path: Path) -> None:
             assert not found, (at, [(v.code, v.path, v.message) for v in found])
 
 
-class TwiceEngine(LocalEngine):
-    """Carries out every task twice, as after the death of an executor whose task had ended."""
-
-    def run_tasks(self, function: Any, tasks: Any, *more: Any) -> list[Any]:
-        super().run_tasks(function, tasks)
-        return super().run_tasks(function, tasks, *more)
-
-
 def test_tasks_may_be_repeated(tmp_path: Path) -> None:
     context = KEYED["changelogs"](tmp_path / "t")
     before = States.of(context.url)
-    job = TableErasure(Erasure(context, EraseRequest(CONDITION), TwiceEngine(), NoProgress()), False, context.clock.now_millis())
+    job = TableErasure(Erasure(context, EraseRequest(CONDITION), Twice(), NoProgress()), False, context.clock.now_millis())
     job.plan()
     assert job.run().found == ()
     check(context.url, before, is_kept, *GONE)
