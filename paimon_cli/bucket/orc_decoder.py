@@ -12,7 +12,6 @@ import os
 import resource
 import signal
 import struct
-import sys
 from typing import IO, Any
 
 import pyarrow as pa
@@ -152,8 +151,3 @@ def main() -> None:
             answer(answers, orc.ORCFile(file), stripe, columns)
         except FAILURES as error:
             send(answers, Message.FAILED, (str(error) or type(error).__name__).encode())
-
-
-if __name__ == "__main__":
-    main()
-    sys.exit(0)

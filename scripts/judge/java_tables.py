@@ -2,9 +2,9 @@
 
     python -m scripts.judge.java_tables --jars FOLDER --tables 20 --rows 4000 --loads 4
 
-Prints a JSON line: CPU seconds, of each table and together, and the largest resident memory of both, without the writing of the
-tables and the warming up of Java. Ours includes the start of Python, from compiled modules as after an installation, and the
-process that decodes ORC. Both must leave the same rows.
+Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up of
+Java. Ours is the command, with the start of Python, from compiled modules as after an installation, and the processes that decode
+ORC. Both must leave the same rows.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,19 +32,8 @@ _ENGINES: tuple[dict[str, str], ...] = (
     {"changelog-producer": "input"},
     {},
 )
+_LOOKS_EVERY_SECONDS = 0.01
 _FIELDS = (("id", "BIGINT NOT NULL"), ("name", "STRING"), ("amount", "DECIMAL(12, 2)"), ("at", "TIMESTAMP(6)"), ("n", "INT"))
-_OURS = """
-import json, sys
-from pathlib import Path
-from scripts.judge.java_tables import children, cpu_of
-from scripts.judge.peers import PaimonCli, memory_peak
-ours, seconds = PaimonCli(), []
-for table in sys.argv[1:]:
-    before = cpu_of("RUSAGE_SELF")
-    ours.compact(Path(table), full=True)
-    seconds.append(round(cpu_of("RUSAGE_SELF") - before, 2))
-print(json.dumps({"tables": seconds, "mb": sum(map(memory_peak, ["self", *children()])) >> 20}))
-"""
 
 
 def _schema(number: int) -> dict[str, Any]:
@@ -104,17 +93,6 @@ def main() -> None:
     sys.exit(bool(differing))
 
 
-def cpu_of(who: str) -> float:
-    """The processor time of this process (`RUSAGE_SELF`), or of its children that have ended (`RUSAGE_CHILDREN`)."""
-    used = resource.getrusage(getattr(resource, who))
-    return used.ru_utime + used.ru_stime
-
-
-def children() -> list[str]:
-    """The numbers of the child processes of this one."""
-    return [number for task in Path("/proc/self/task").iterdir() for number in (task / "children").read_text().split()]
-
-
 def _of_java(java: JavaPaimon, table: Path) -> float:
     before = java.cpu_seconds
     java.compact(table, full=True)
@@ -122,12 +100,33 @@ def _of_java(java: JavaPaimon, table: Path) -> float:
 
 
 def _of_ours(tables: Sequence[Path]) -> dict[str, Any]:
-    """Compact the tables in a new process; its use of the processor and of memory. Compiled modules are kept."""
+    """Compact the tables by one command; its use of the processor and of memory, with its decoders. Compiled modules are kept."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    before = cpu_of("RUSAGE_CHILDREN")
-    command = [sys.executable, "-c", _OURS, *map(str, tables)]
-    used = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment).stdout)
-    return {"cpu": round(cpu_of("RUSAGE_CHILDREN") - before, 2), **used}
+    command = [sys.executable, "-m", "paimon_cli", "compact", *map(str, tables), "--strategy", "full", "--engine", "local"]
+    process, peak = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment), 0
+    while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+        peak = max(peak, sum(map(_peak, [str(process.pid), *_children(process.pid)])))
+        time.sleep(_LOOKS_EVERY_SECONDS)
+    if ended[1]:
+        raise AssertionError(f"{' '.join(command)}: exit {os.waitstatus_to_exitcode(ended[1])}")
+    used = ended[2]
+    return {"cpu": round(used.ru_utime + used.ru_stime, 2), "mb": max(peak, used.ru_maxrss << 10) >> 20}
+
+
+def _children(process: int) -> list[str]:
+    """The numbers of the child processes."""
+    try:
+        return [number for task in Path(f"/proc/{process}/task").iterdir() for number in (task / "children").read_text().split()]
+    except OSError:  # it has just ended
+        return []
+
+
+def _peak(process: str) -> int:
+    """The largest resident memory of a process until now; 0 if it has just ended."""
+    try:
+        return memory_peak(process)
+    except (OSError, StopIteration):
+        return 0
 
 
 def _differ(java: JavaPaimon, places: dict[str, Path], name: str) -> bool:

@@ -28,7 +28,7 @@ from paimon_cli.jobs.service.service_metrics import (
     parse_address,
 )
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
-from paimon_cli.jobs.service.upkeep import UpkeepDone
+from paimon_cli.jobs.service.upkeep_done import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
