@@ -110,8 +110,9 @@ def _visible_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(starts), pa.array(first + np.arange(int(starts[-1])))
 
 
-_DECODER = "import sys; sys.modules['numpy'] = None; from paimon_cli.bucket import orc_decoder; orc_decoder.main()"
-"""The program of a decoder. Arrow would import numpy, of which a decoder has no use, and which takes half of its start."""
+_DECODER = "import sys; sys.modules['numpy'] = None; from paimon_cli.bucket.orc_decoder import main; main(int(sys.argv[1]))"
+"""The program of a decoder. Arrow would import numpy, of which a decoder has no use, and which takes half of its start. It loads
+as little of this package as it can, too: there is one for each thread."""
 ATTEMPTS = 2
 """The first crash of a decoder may have come from outside, such as a signal; a file on which two crash is damaged."""
 
@@ -129,7 +130,7 @@ class OrcProcess:
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-c", _DECODER],
+            [sys.executable, "-c", _DECODER, str(PIECES.orc_read_bytes)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

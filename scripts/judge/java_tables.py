@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +62,16 @@ def main() -> None:
     parser.add_argument("--loads", type=int, default=4)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="java-tables-") as folder:
-        java, places = JavaPaimon(given.jars), {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first")}
-        try:
-            for number in range(given.tables):
-                table = places["warm"] / f"t{number}"
-                java.create(table, _schema(number))
+        places = {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first")}
+        names = [f"t{number}" for number in range(given.tables)]
+        with closing(JavaPaimon(given.jars)) as writer:
+            for number, name in enumerate(names):
+                writer.create(places["warm"] / name, _schema(number))
                 for load in range(given.loads):
-                    java.write(table, _rows(given.rows, load), compact=False)
-            for side in ("java", "ours", "first"):
-                shutil.copytree(places["warm"], places[side])
-            names = [f"t{number}" for number in range(given.tables)]
+                    writer.write(places["warm"] / name, _rows(given.rows, load), compact=False)
+        for side in ("java", "ours", "first"):
+            shutil.copytree(places["warm"], places[side])
+        with closing(JavaPaimon(given.jars)) as java:  # another one: rows in JSON take more memory than a compaction
             for name in names:
                 java.compact(places["warm"] / name, full=True)
             seconds = [_of_java(java, places["java"] / name) for name in names]
@@ -78,8 +79,6 @@ def main() -> None:
             _of_ours([places["first"] / names[0]])
             ours = _of_ours([places["ours"] / name for name in names])
             differing = [name for name in names if _differ(java, places, name)]
-        finally:
-            java.close()
     ratios = {"cpu": round(ours["cpu"] / theirs["cpu"], 2), "memory": round(ours["mb"] / theirs["mb"], 2)}
     shown = {
         "java": theirs,
