@@ -24,7 +24,7 @@ from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
-from paimon_cli.api.sql_variants import json_schema, literal_text, with_json, with_variant_functions
+from paimon_cli.api.sql_variants import json_schema, literal_text, with_json, with_json_texts, with_variant_functions
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.statements import check_names, quoted
@@ -231,10 +231,12 @@ def run_query(
                 relation = connection.sql(text)
                 text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
                 text, _ = _registered(connection, text, opening, trace, datasets)
-            reader = connection.sql(f"{query.explain} {text}").to_arrow_reader(PIECES.batch_rows)
+            relation = connection.sql(f"{query.explain} {text}")
+            types, reader = relation.types, relation.to_arrow_reader(PIECES.batch_rows)
             if is_description and datasets and not query.explain:
                 reader = with_constraints(reader, datasets[0].table_schema)
         result = SqlResult(reader, datasets, release, is_text=bool(query.explain))
+        result.fields = with_json_texts(result.fields, types)
         result.written = query.cited
         return result
     except BaseException:

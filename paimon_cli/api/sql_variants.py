@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from paimon_cli.api.sql_rows import sql_type
-from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField, StringType
+from paimon_cli.datatypes.data_type import INTEGER_ROOTS, ArrayType, DataField, DataType, JsonText, MapType, RowType, StringType
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.variant_columns import holds_variants, with_variants
 from paimon_cli.datatypes.variant_path import Steps, parse_variant_path
@@ -41,6 +43,27 @@ def _json(column: pa.StructArray) -> pa.Array:
     return pa.ExtensionArray.from_storage(_JSON, variant_texts(column))
 
 
+def with_json_texts(fields: Sequence[DataField], types: Sequence[Any]) -> tuple[DataField, ...]:
+    """The columns of a result with `JsonText` for what is JSON, at any depth. `types`: of DuckDB, which does not export that."""
+    return tuple(replace(field, type=_with_json_text(field.type, t)) for field, t in zip(fields, types, strict=False))
+
+
+def _with_json_text(t: DataType, of_duckdb: Any) -> DataType:
+    if isinstance(t, StringType):
+        return JsonText(t.root, t.length, nullable=t.nullable) if str(of_duckdb) == "JSON" else t
+    if not t.children:
+        return t
+    inside = [part for name, part in of_duckdb.children if name != "size"]
+    parts = [_with_json_text(child, part) for child, part in zip(t.children, inside, strict=True)]
+    if isinstance(t, MapType):
+        return replace(t, key=parts[0], value=parts[1])
+    if isinstance(t, ArrayType):
+        return replace(t, element=parts[0])
+    if isinstance(t, RowType):
+        return replace(t, fields=tuple(replace(field, type=part) for field, part in zip(t.fields, parts, strict=True)))
+    return t
+
+
 def with_variant_functions(connection: Any, query: str) -> str:
     """The query with `variant_get` and `try_variant_get` in DuckDB's words. Raises `UsageError` for calls of another form."""
     if not any(name in query.lower() for name in _FUNCTIONS):
@@ -70,10 +93,10 @@ def _tree(connection: Any, query: str) -> dict[str, Any]:
 
 
 def _expression(name: str, path: str, type_text: str = "") -> str:
-    steps = _quoted(parse_variant_path(path))
+    value, last = _located(parse_variant_path(path))
     if not type_text:
-        return f"json_extract({_VALUE}, {steps})"
-    t, text = parse_sql_type(type_text), f"json_extract_string({_VALUE}, {steps})"
+        return f"json_extract({value}, {last})"
+    t, text = parse_sql_type(type_text), f"json_extract_string({value}, {last})"
     if isinstance(t, StringType):
         return text
     target = sql_type(t)
@@ -84,12 +107,21 @@ def _expression(name: str, path: str, type_text: str = "") -> str:
     return f"{_FUNCTIONS[name]}({text} AS {target})"
 
 
-def _quoted(steps: Steps) -> str:
-    """The path as DuckDB reads it, as a literal."""
-    if any('"' in step for step in steps if isinstance(step, str)):
-        raise UsageError("cannot read the path of a VARIANT", 'in a query a name cannot contain "')
-    written = "$" + "".join(f"[{step}]" if isinstance(step, int) else f'."{step}"' for step in steps)
-    return "'" + written.replace("'", "''") + "'"
+def _located(steps: Steps) -> tuple[str, str]:
+    """The JSON in which the last part of the path begins, as an expression of DuckDB, and that part, as a literal.
+
+    Its paths can write neither an empty name nor one with a quote in it; its pointers can.
+    """
+    paths = ["$"]
+    for step in steps:
+        if isinstance(step, str) and (not step or '"' in step):
+            paths.append("/" + step.replace("~", "~0").replace("/", "~1"))
+            continue
+        if paths[-1].startswith("/"):
+            paths.append("$")
+        paths[-1] += f"[{step}]" if isinstance(step, int) else f'."{step}"'
+    *before, last = ("'" + path.replace("'", "''") + "'" for path in paths)
+    return functools.reduce(lambda value, path: f"json_extract({value}, {path})", before, _VALUE), last
 
 
 def _arguments(call: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,13 +12,10 @@ import os
 import resource
 import signal
 import struct
-import sys
 from typing import IO, Any
 
 import pyarrow as pa
 from pyarrow import orc
-
-from paimon_cli.pieces import PIECES
 
 _HEADER = struct.Struct("<cQ")
 PLACE = struct.Struct("<QQ")
@@ -135,8 +132,8 @@ def _stream(sink: Any, rows: pa.RecordBatch) -> None:
         stream.write_batch(rows)
 
 
-def main() -> None:
-    """Answer requests until the parent closes the pipe or ends."""
+def main(read_bytes: int) -> None:
+    """Answer requests until the parent closes the pipe or ends. Files are read in pieces of `read_bytes`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends this process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     requests, answers = io.FileIO(0, "r", closefd=False), io.FileIO(1, "w", closefd=False)
@@ -148,12 +145,7 @@ def main() -> None:
             return
         try:
             # Arrow reads each stream of each column by itself. Most are a few bytes, so reads are combined.
-            file = io.BufferedReader(ServedFile(size, requests, answers), PIECES.orc_read_bytes)
+            file = io.BufferedReader(ServedFile(size, requests, answers), read_bytes)
             answer(answers, orc.ORCFile(file), stripe, columns)
         except FAILURES as error:
             send(answers, Message.FAILED, (str(error) or type(error).__name__).encode())
-
-
-if __name__ == "__main__":
-    main()
-    sys.exit(0)

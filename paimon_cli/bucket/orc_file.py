@@ -110,6 +110,9 @@ def _visible_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(starts), pa.array(first + np.arange(int(starts[-1])))
 
 
+_DECODER = "import sys; sys.modules['numpy'] = None; from paimon_cli.bucket.orc_decoder import main; main(int(sys.argv[1]))"
+"""The program of a decoder. Arrow would import numpy, of which a decoder has no use, and which takes half of its start. It loads
+as little of this package as it can, too: there is one for each thread."""
 ATTEMPTS = 2
 """The first crash of a decoder may have come from outside, such as a signal; a file on which two crash is damaged."""
 
@@ -127,12 +130,12 @@ class OrcProcess:
 
     def __init__(self) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "paimon_cli.bucket.orc_decoder"],
+            [sys.executable, "-c", _DECODER, str(PIECES.orc_read_bytes)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=os.sep,  # `-m` imports from the working directory first, which must not be the user's
+            cwd=os.sep,  # Python imports from the working directory first, which must not be the user's
             env={**environment_without_secrets(), "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)},
             pipesize=PIECES.pipe_bytes,
         )

@@ -274,7 +274,7 @@ def _consequence(rows: Sequence[MaintainedTable], overdue: Sequence[TrashRow]) -
     """What the run would delete in all tables and in the trash, as far as it is known before."""
     from paimon_cli.cli.compact_view import old_rows_text
     from paimon_cli.cli.service_log import upkeep_texts
-    from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
+    from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP
 
     total = sum((row.upkeep for row in rows), NOT_KEPT_UP)
     texts = [*upkeep_texts(total, "past their retention", "older than a day"), *([_overdue_text(overdue)] if overdue else [])]

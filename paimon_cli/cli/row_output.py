@@ -14,7 +14,7 @@ from paimon_cli.cli.output import OutputFormat, check_fields, envelope
 from paimon_cli.cli.results import View, counted, printable, say
 from paimon_cli.cli.terminal import paged, write_bytes
 from paimon_cli.datatypes.canonical_form import canonical_texts
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NestedType, StringType
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, JsonText, NestedType, StringType
 from paimon_cli.datatypes.value_texts import text_bytes
 from paimon_cli.options.option_text import json_text
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
@@ -150,7 +150,7 @@ def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], 
 def _cells(column: pa.Array, field: DataField) -> pa.Array:
     """The cells as text that is safe on a terminal; null and the string NULL look different."""
     texts = canonical_texts(column, field.type)
-    if isinstance(field.type, StringType):
+    if isinstance(field.type, StringType) and not isinstance(field.type, JsonText):
         alike = pc.match_substring_regex(texts, LIKE_NULL)
         if alike.true_count:
             texts = pc.if_else(alike, pc.binary_join_element_wise('"', texts, '"', ""), texts)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Progress
     from paimon_cli.jobs.service.service_turn import Findings
     from paimon_cli.jobs.service.table_round import ServiceRound, TableRound
-    from paimon_cli.jobs.service.upkeep import UpkeepDone
+    from paimon_cli.jobs.service.upkeep_done import UpkeepDone
 
 INFO, WARNING, ERROR = "info", "warning", "error"
 """Levels of JSON log lines."""

@@ -14,7 +14,6 @@ from paimon_cli.lsm.append_compaction import MIN_FILES_FOR_FULL, AppendPicker
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker, PickState, full_pick, may_drop_deletes
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.rent_or_buy import MergeChoice
-from paimon_cli.lsm.replayed_merges import forcing_only
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
 from paimon_cli.metadata.data_file import file_facts
@@ -222,7 +221,7 @@ def _choose_by_goal(
     """
     now = context.clock.now_millis()
     picker = CompactionPicker.of(context.options, max_level, local_hour(now))
-    forced, after = forcing_only(picker, len(runs)).pick(run_sizes(runs), now, state)
+    forced, after = picker.forcing_only(len(runs)).pick(run_sizes(runs), now, state)
     if forced is None:
         alone = _Choice(None, after, choice.why, score=choice.score)
     else:

@@ -29,6 +29,7 @@ from paimon_cli.datatypes.data_type import (
     DataField,
     DataType,
     DecimalType,
+    JsonText,
     MapType,
     MultisetType,
     NestedType,
@@ -54,7 +55,7 @@ from paimon_cli.datatypes.internal_values import (
 from paimon_cli.datatypes.value_texts import calendar_texts, escaped, float_texts, hex_texts, quoted, replaced
 from paimon_cli.datatypes.variant_building import variant_of
 from paimon_cli.datatypes.variant_columns import holds_variants
-from paimon_cli.datatypes.variant_text import parsed, variant_text, variant_texts, variant_value
+from paimon_cli.datatypes.variant_text import ODD_JSON, parsed, shown_json, variant_text, variant_texts, variant_value
 from paimon_cli.options.option_text import json_text, shortened, without_controls
 
 
@@ -64,7 +65,7 @@ def canonical_json(value: Any, t: DataType) -> Any:
         return None
     if t.root in FLOATING_ROOTS:
         return _float_json(value)
-    if isinstance(t, VariantType):
+    if isinstance(t, (VariantType, JsonText)):
         return variant_value(value)
     if isinstance(t, DecimalType):
         return format(value, "f")
@@ -97,6 +98,8 @@ def canonical_rows(batch: pa.RecordBatch | pa.Table, fields: Sequence[DataField]
 
 def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any]:
     """All values of a column in canonical form, as JSON-able data."""
+    if isinstance(t, JsonText):
+        return [None if text is None else variant_value(text) for text in array.to_pylist()]
     if t.root in INTEGER_ROOTS or isinstance(t, StringType) or t.root == "BOOLEAN":
         return list(array.to_pylist())
     if t.root in FLOATING_ROOTS:
@@ -217,11 +220,15 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
     found = calendar_texts(array, t)
     if found is not None:
         return found
-    if isinstance(t, NestedType) and holds_variants(t):
+    if isinstance(t, NestedType) and _holds_json(t):
         texts = (None if value is None else _nested_text(value, t) for value in values_from_arrow(array, t))
         return pa.array(texts, pa.string())
     values = (canonical_json(value, t) for value in values_from_arrow(array, t))
     return pa.array([value if value is None or isinstance(value, str) else compact_json(value) for value in values], pa.string())
+
+
+def _holds_json(t: DataType) -> bool:
+    return holds_variants(t) or any(isinstance(part, JsonText) for part in t.parts())
 
 
 def _nested_text(value: Any, t: DataType) -> str:
@@ -230,6 +237,8 @@ def _nested_text(value: Any, t: DataType) -> str:
         return "null"
     if isinstance(t, VariantType):
         return variant_text(value)
+    if isinstance(t, JsonText):
+        return shown_json(value)
     if isinstance(t, ArrayType):
         return f"[{','.join(_nested_text(item, t.element) for item in value)}]"
     if isinstance(t, (MapType, MultisetType)):
@@ -245,7 +254,10 @@ def json_texts(array: pa.Array, t: DataType) -> tuple[pa.Array, bool]:
     """Each value as JSON text, and whether every value still has to be enclosed in quotes. There are no nulls in the result."""
     if isinstance(t, VariantType):
         return variant_texts(array).fill_null("null"), False
-    if isinstance(t, NestedType) and holds_variants(t):
+    if isinstance(t, JsonText):
+        odd = pc.match_substring_regex(array, ODD_JSON)
+        return replaced(array, odd, lambda found: list(map(shown_json, found.to_pylist()))).fill_null("null"), False
+    if isinstance(t, NestedType) and _holds_json(t):
         return pa.array([without_controls(_nested_text(value, t)) for value in values_from_arrow(array, t)], pa.string()), False
     if isinstance(t, (NestedType, TimeType)):
         values = (canonical_json(value, t) for value in values_from_arrow(array, t))

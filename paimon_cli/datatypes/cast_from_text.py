@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
@@ -11,18 +12,10 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.cast_numbers import impossible, per_distinct_value, rounded
-from paimon_cli.datatypes.data_type import (
-    DataType,
-    DecimalType,
-    TimestampType,
-)
+from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataType, DecimalType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.internal_values import (
-    MILLIS_OF_DAY,
-    Timestamp,
-    days_of_month,
-    epoch_day,
-)
+from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, Timestamp, days_of_month, epoch_day
+from paimon_cli.errors import UsageError
 
 _MAX_INT = 2**31 - 1
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
@@ -145,6 +138,40 @@ def _timestamp(text: str, target: TimestampType) -> Timestamp:
     return Timestamp(days * MILLIS_OF_DAY + ((hour * 60 + minute) * 60 + second) * 1000 + millis, nano_of_milli)
 
 
+def possible(texts: pa.StringArray, target: DataType) -> pa.Array:
+    """The texts, with null for each that the cast to `target` refuses. `target`: a time, a number or BOOLEAN."""
+    if target.root == "BOOLEAN":
+        return _where(texts, pc.is_in(pc.utf8_lower(texts), pa.array([*TRUE_TEXTS, *FALSE_TEXTS])))
+    if target.root in INTEGER_ROOTS:
+        texts = _where(texts, _are_whole(texts))
+    parse = _parser(target)
+    return _where(texts, pa.array([text is not None and _parses(parse, text) for text in texts.to_pylist()], pa.bool_()))
+
+
+def _where(texts: pa.Array, fits: pa.Array) -> pa.Array:
+    return pc.if_else(fits, texts, pa.scalar(None, texts.type))
+
+
+def _parses(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except UsageError:
+        return False
+    return True
+
+
+def _parser(target: DataType) -> Callable[[str], object]:
+    """What makes a value of the type of one text. Raises `UsageError`."""
+    match target:
+        case TimestampType():
+            return lambda text: _timestamp(text, target)
+        case DecimalType():
+            return lambda text: _decimal(text, target)
+    if target.root in INTEGER_ROOTS:
+        return lambda text: _in_range(text, target)
+    return {"DATE": _date, "TIME": _time, "DOUBLE": _double, "FLOAT": _single}[target.root]
+
+
 TRUE_TEXTS = ("t", "true", "y", "yes", "1")
 FALSE_TEXTS = ("f", "false", "n", "no", "0")
 _WHOLE = r"^[+-]?[0-9]*(\.[0-9]*)?$"
@@ -168,8 +195,7 @@ def to_boolean(array: pa.Array, target: DataType) -> pa.Array:
 
 def to_integer(array: pa.Array, target: DataType) -> pa.Array:
     """Parse an optional sign and digits; a fraction must be well-formed and is dropped."""
-    well_formed = pc.and_(pc.match_substring_regex(array, _WHOLE), pc.invert(pc.is_in(array, pa.array(["", "+", "-"]))))
-    _refuse_where(pc.invert(well_formed), array, target)
+    _refuse_where(pc.invert(_are_whole(array)), array, target)
     digits = pc.replace_substring_regex(array, r"\..*$", "")
     digits = pc.replace_substring_regex(digits, r"^\+", "")
     digits = pc.if_else(pc.is_in(digits, pa.array(["", "-"])), "0", digits)
@@ -177,6 +203,11 @@ def to_integer(array: pa.Array, target: DataType) -> pa.Array:
         return digits.cast(arrow_type(target))
     except pa.ArrowInvalid:
         return per_distinct_value(array, lambda text: _in_range(text, target), arrow_type(target))
+
+
+def _are_whole(texts: pa.Array) -> pa.Array:
+    """Whether each text is a number without an exponent."""
+    return pc.and_(pc.match_substring_regex(texts, _WHOLE), pc.invert(pc.is_in(texts, pa.array(["", "+", "-"]))))
 
 
 def _in_range(text: str, target: DataType) -> int:

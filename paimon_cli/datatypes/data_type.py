@@ -88,6 +88,10 @@ class StringType(DataType):
     length: int
 
 
+class JsonText(StringType):
+    """A STRING of JSON in the result of a query, such as a VARIANT: as JSON, it is shown as the value that it holds."""
+
+
 @dataclass(frozen=True)
 class BinaryType(DataType):
     """BINARY or VARBINARY; BYTES is VARBINARY of length `MAX_LENGTH`."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.cast_from_text import possible
 from paimon_cli.datatypes.column_cast import cast_column
 from paimon_cli.datatypes.data_type import STRING, TIMESTAMP_ROOTS, DataType, NestedType
 from paimon_cli.datatypes.variant_columns import of_variants
@@ -54,7 +54,7 @@ def variant_get(column: pa.StructArray, steps: Steps, t: DataType, *, tries: boo
         texts = pc.replace_substring_regex(texts, _UTC, "")
     if tries:
         encoded = texts.dictionary_encode()
-        return pa.concat_arrays([pa.array([], arrow_type(t)), *_tried(encoded.dictionary, t)]).take(encoded.indices)
+        return _tried(encoded.dictionary, t).take(encoded.indices)
     try:
         return cast_column(texts, STRING, t)
     except UsageError as problem:
@@ -62,13 +62,12 @@ def variant_get(column: pa.StructArray, steps: Steps, t: DataType, *, tries: boo
         raise UsageError(f"variant_get: {problem.what}", "this part of a VARIANT is no value of the type", hint) from problem
 
 
-def _tried(texts: pa.StringArray, t: DataType) -> list[pa.Array]:
-    """The texts as values of the type, in pieces. A piece with a text that is none is halved, until it has only that."""
+def _tried(texts: pa.StringArray, t: DataType) -> pa.Array:
+    """The texts as values of the type; null for those that are none."""
     try:
-        return [cast_column(texts, STRING, t)]
+        return cast_column(texts, STRING, t)
     except UsageError:
-        half = len(texts) // 2
-        return [*_tried(texts[:half], t), *_tried(texts[half:], t)] if half else [pa.nulls(1, arrow_type(t))]
+        return cast_column(possible(texts, t), STRING, t)
 
 
 def _part_texts(variants: Variants, steps: Steps) -> pa.StringArray:

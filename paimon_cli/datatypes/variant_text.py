@@ -16,6 +16,11 @@ import pyarrow as pa
 from paimon_cli.datatypes.variant_columns import of_variants
 from paimon_cli.datatypes.variant_shapes import shaped_texts
 from paimon_cli.errors import NotSupported
+from paimon_cli.options.option_text import TERMINAL_CONTROLS, json_text, without_controls
+
+ODD_JSON = rf"(?i)[\x00-\x1f{TERMINAL_CONTROLS}]|nan|inf|,\s*[\]}}]"
+"""What `shown_json` may change in a text that DuckDB takes for JSON."""
+_LINE_ENDS = dict.fromkeys(range(0x20), " ")
 
 
 def variant_texts(column: pa.StructArray) -> pa.StringArray:
@@ -38,14 +43,29 @@ def variant_text(value: tuple[bytes, bytes]) -> str:
     return str(variant_texts(column)[0].as_py())
 
 
-def variant_value(value: tuple[bytes, bytes]) -> Any:
-    """The JSON of one VARIANT, as `parsed` makes it."""
-    return parsed(variant_text(value))
+def variant_value(value: tuple[bytes, bytes] | str) -> Any:
+    """The JSON of one VARIANT, or of a text of DuckDB's, as `parsed` makes it."""
+    return parsed(shown_json(value) if isinstance(value, str) else variant_text(value))
 
 
 def parsed(text: str) -> Any:
     """The JSON of a VARIANT. Fractions are floats, or texts if they have digits that floats do not keep."""
     return json.loads(text, parse_float=_fraction)
+
+
+def shown_json(text: str) -> str:
+    """A JSON text of DuckDB on one line, with characters that control a terminal escaped. DuckDB also takes NaN and commas before
+    a closing bracket for JSON; such a text becomes a string.
+    """
+    try:
+        json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return json_text(text)
+    return without_controls(text.translate(_LINE_ENDS))  # there are none in the strings of JSON
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def _fraction(text: str) -> float | str:

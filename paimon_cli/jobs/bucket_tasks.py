@@ -15,7 +15,6 @@ from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.process import container_memory
 from paimon_cli.jobs.range_compaction import RangeCommits
 from paimon_cli.jobs.round_plan import CompactionPlan
-from paimon_cli.jobs.sort_job import sort_partitions
 from paimon_cli.jobs.table_change import NewFiles, expiry_noticed
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.pieces import PIECES
@@ -60,6 +59,8 @@ def _sort(
     new_files: NewFiles, order: SortOrder, plan: CompactionPlan, memory: int | None, engine: Engine, progress: Progress
 ) -> Sequence[CommitMessage | FailedBucket]:
     """Sort all partitions of the plan; if its snapshot expires meanwhile, none is sorted."""
+    from paimon_cli.jobs.sort_job import sort_partitions
+
     try:
         with expiry_noticed(new_files.context, plan.snapshot_id):
             return sort_partitions(new_files, plan.tasks, order, memory, engine, progress)

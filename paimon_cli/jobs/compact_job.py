@@ -28,12 +28,10 @@ from paimon_cli.jobs.compact_outcome import Outcome, commit_results, drop_confli
 from paimon_cli.jobs.compact_request import CompactRequest, States
 from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
-from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 from paimon_cli.jobs.range_compaction import RangeCommits
 from paimon_cli.jobs.round_plan import CompactionPlan, plan_compaction
 from paimon_cli.jobs.stale_buckets import move_all_stale_files
 from paimon_cli.jobs.table_change import NewFiles, Shield, expiry_noticed, ran_on
-from paimon_cli.jobs.unfinished_rescale import finish_rescale
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.choices import OnConflict
@@ -176,6 +174,8 @@ class _Compaction:
 
     def _finish_rescale(self, left: UnfinishedRescale, size: int, outcome: Outcome) -> None:
         """Finish a rescale that was interrupted, which reads `size` bytes. If that fails, the table is compacted all the same."""
+        from paimon_cli.jobs.unfinished_rescale import finish_rescale
+
         place = BucketId(min(left.partitions, default=EMPTY_ROW), 0)
         try:
             with self.shield():
@@ -282,6 +282,8 @@ def _distribute_rows(
     outcome, context = Outcome(), new_files.context
     if not plan.postponed or plan.snapshot_id is None:
         return outcome
+    from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
+
     partitions = frozenset(rows.partition for rows in plan.postponed)
     try:
         with expiry_noticed(context, plan.snapshot_id):

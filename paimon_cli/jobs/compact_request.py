@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
+from typing import TYPE_CHECKING
 
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY
 from paimon_cli.compact.compaction_task import CompactionTask, Decision
@@ -12,13 +13,15 @@ from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.goal_merges import NO_CHOICES, GoalChoices, GoalMerges
 from paimon_cli.lsm.compaction_picker import PickState
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.option_text import human_size, printable, shortened
 from paimon_cli.requests.compaction import CompactOptions
 from paimon_cli.write.sorted_write import ORDER, SortOrder
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.goal_merges import GoalChoices, GoalMerges
 
 States = dict[BucketId, PickState]
 """What a process remembers about a table's buckets from one plan to the next."""
@@ -59,9 +62,9 @@ class CompactRequest(CompactOptions):
         """Whether it mends what a rescale has left over: files of an old count, and an old option."""
         return self.may_regroup and not context.mode.bucket_mode.postpones
 
-    def choices(self, context: TableContext, buckets: Sequence[BucketFiles]) -> GoalChoices:
-        """What the goal chooses to merge in these buckets; nothing without one, or where another strategy is asked for."""
-        return NO_CHOICES if self.merges is None or self.strategy != MINOR_STRATEGY else self.merges.choices(context, buckets)
+    def choices(self, context: TableContext, buckets: Sequence[BucketFiles]) -> GoalChoices | None:
+        """What the goal chooses to merge in these buckets; None without one, or where another strategy is asked for."""
+        return None if self.merges is None or self.strategy != MINOR_STRATEGY else self.merges.choices(context, buckets)
 
     @property
     def merges_afterwards(self) -> bool:

@@ -24,7 +24,6 @@ from paimon_cli.history.unfinished_rescale import UnfinishedRescale, unfinished_
 from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import Work
-from paimon_cli.jobs.sort_job import check_sortable
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState
 from paimon_cli.lsm.rent_or_buy import MergeChoice
 from paimon_cli.lsm.sorted_runs import count_runs
@@ -158,6 +157,8 @@ def plan_compaction(
     """
     check_compactable(context)
     if request.order is not None:
+        from paimon_cli.jobs.sort_job import check_sortable
+
         check_sortable(context, request.order)
     at_snapshot = request.if_snapshot
     snapshot = context.snapshots.latest_to_plan() if at_snapshot is None else context.snapshots.get(at_snapshot)
@@ -178,7 +179,7 @@ def plan_compaction(
     def decide(bucket: BucketFiles) -> Decision:
         if request.order is not None:
             return sort_bucket(bucket, str(request.order), snapshot.id, file_stamp)
-        strategy: str | MergeChoice = by_goal.of.get(bucket.bucket_id, request.strategy)
+        strategy: str | MergeChoice = request.strategy if by_goal is None else by_goal.of.get(bucket.bucket_id, request.strategy)
         runs = count_runs(bucket.files)
         if bucket.partition in expiring:
             return left_to_expiry(bucket)
@@ -195,7 +196,7 @@ def plan_compaction(
     judged = (bucket for bucket in wanted.values() if bucket.partition not in regrouped or bucket.bucket < 0)
     made = sorted((*map(decide, judged), *regrouped.values()), key=lambda decision: decision.bucket_id)
     decisions = tuple(decision for decision in made if only is None or decision.bucket_id in only)
-    waiting = [*(moment + (request.idle_time or 0) for moment in newest.values()), *by_goal.due]
+    waiting = [*(moment + (request.idle_time or 0) for moment in newest.values()), *(() if by_goal is None else by_goal.due)]
     idle_at = min((moment for moment in waiting if moment > context.clock.now_millis()), default=None)
     figures = BucketFigures.of(context, buckets.values(), decisions)
     plan = CompactionPlan(snapshot.id, apply_limits(decisions, request), figures, idle_at)

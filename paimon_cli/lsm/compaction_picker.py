@@ -143,6 +143,10 @@ class CompactionPicker:
             state = replace(state, last_full=now)
         return picked, state
 
+    def forcing_only(self, runs: int) -> CompactionPicker:
+        """This picker without its triggers, for a bucket of so many runs: level 0 where the table forces it."""
+        return replace(self, strategy=replace(self.strategy, run_trigger=runs + 1))
+
     def why_not(self, runs: Sequence[RunSize], state: PickState) -> str:
         """The reason why nothing was picked. `state`: as `pick` returned it."""
         trigger = self.strategy.run_trigger

@@ -133,11 +133,6 @@ def replayed_costs(
     return ReplayedCosts(cost_by_reads(table, goal, picker_at), cost_by_triggers(table, goal, picker_at))
 
 
-def forcing_only(picker: CompactionPicker, runs: int) -> CompactionPicker:
-    """The picker without its triggers, for a bucket of so many runs: level 0 where the table forces it."""
-    return replace(picker, strategy=replace(picker.strategy, run_trigger=runs + 1))
-
-
 def cost_by_reads(table: ReplayedTable[FiguresT], goal: Goal, picker_at: Callable[[int], CompactionPicker]) -> float:
     """What the table would have cost with the merges of the goal. Level 0 is forced where `picker_at` does."""
 
@@ -152,7 +147,7 @@ def cost_by_reads(table: ReplayedTable[FiguresT], goal: Goal, picker_at: Callabl
             cost += _price(bucket.compact(flat[index].run_count, flat[index].output_level, now), table, goal)
         picker = picker_at(now)
         for key in changed - done if picker.forced_every is not None else ():
-            read = buckets[key].compact_by_triggers(forcing_only(picker, len(buckets[key].runs)), now)
+            read = buckets[key].compact_by_triggers(picker.forcing_only(len(buckets[key].runs)), now)
             cost += 0 if read is None else _price(read, table, goal)
         return cost
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, fields_of
+from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, VariantType, fields_of
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -325,8 +325,11 @@ class _Reader:
         if isinstance(term, ColumnValue) and isinstance(term.type, NestedType):
             fields = [field.name for field in fields_of(term.type)]
             hint = f"compare one of its fields, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
+            is_variant = isinstance(term.type, VariantType)
+            if is_variant:
+                hint = f"compare a part of it, such as variant_get({self._sql.part(node)}, '$.name', 'STRING') = 'x'"
             raise UsageError(
-                f"{self._sql.part(node)} is nested",
+                f"{self._sql.part(node)} is {'a VARIANT' if is_variant else 'nested'}",
                 "it can only be tested with IS NULL or IS NOT NULL",
                 hint,
             )

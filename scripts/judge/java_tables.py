@@ -2,9 +2,9 @@
 
     python -m scripts.judge.java_tables --jars FOLDER --tables 20 --rows 4000 --loads 4
 
-Prints a JSON line: CPU seconds, of each table and together, and the largest resident memory of both, without the writing of the
-tables and the warming up of Java. Ours includes the start of Python, from compiled modules as after an installation, and the
-process that decodes ORC. Both must leave the same rows.
+Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up of
+Java. Ours is the command, with the start of Python, from compiled modules as after an installation, and the processes that decode
+ORC. Both must leave the same rows.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,8 @@ _ENGINES: tuple[dict[str, str], ...] = (
     {"changelog-producer": "input"},
     {},
 )
+_LOOKS_EVERY_SECONDS = 0.01
 _FIELDS = (("id", "BIGINT NOT NULL"), ("name", "STRING"), ("amount", "DECIMAL(12, 2)"), ("at", "TIMESTAMP(6)"), ("n", "INT"))
-_OURS = """
-import json, sys
-from pathlib import Path
-from scripts.judge.java_tables import children, cpu_of
-from scripts.judge.peers import PaimonCli, memory_peak
-ours, seconds = PaimonCli(), []
-for table in sys.argv[1:]:
-    before = cpu_of("RUSAGE_SELF")
-    ours.compact(Path(table), full=True)
-    seconds.append(round(cpu_of("RUSAGE_SELF") - before, 2))
-print(json.dumps({"tables": seconds, "mb": sum(map(memory_peak, ["self", *children()])) >> 20}))
-"""
 
 
 def _schema(number: int) -> dict[str, Any]:
@@ -72,16 +62,16 @@ def main() -> None:
     parser.add_argument("--loads", type=int, default=4)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="java-tables-") as folder:
-        java, places = JavaPaimon(given.jars), {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first")}
-        try:
-            for number in range(given.tables):
-                table = places["warm"] / f"t{number}"
-                java.create(table, _schema(number))
+        places = {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first")}
+        names = [f"t{number}" for number in range(given.tables)]
+        with closing(JavaPaimon(given.jars)) as writer:
+            for number, name in enumerate(names):
+                writer.create(places["warm"] / name, _schema(number))
                 for load in range(given.loads):
-                    java.write(table, _rows(given.rows, load), compact=False)
-            for side in ("java", "ours", "first"):
-                shutil.copytree(places["warm"], places[side])
-            names = [f"t{number}" for number in range(given.tables)]
+                    writer.write(places["warm"] / name, _rows(given.rows, load), compact=False)
+        for side in ("java", "ours", "first"):
+            shutil.copytree(places["warm"], places[side])
+        with closing(JavaPaimon(given.jars)) as java:  # another one: rows in JSON take more memory than a compaction
             for name in names:
                 java.compact(places["warm"] / name, full=True)
             seconds = [_of_java(java, places["java"] / name) for name in names]
@@ -89,8 +79,6 @@ def main() -> None:
             _of_ours([places["first"] / names[0]])
             ours = _of_ours([places["ours"] / name for name in names])
             differing = [name for name in names if _differ(java, places, name)]
-        finally:
-            java.close()
     ratios = {"cpu": round(ours["cpu"] / theirs["cpu"], 2), "memory": round(ours["mb"] / theirs["mb"], 2)}
     shown = {
         "java": theirs,
@@ -104,17 +92,6 @@ def main() -> None:
     sys.exit(bool(differing))
 
 
-def cpu_of(who: str) -> float:
-    """The processor time of this process (`RUSAGE_SELF`), or of its children that have ended (`RUSAGE_CHILDREN`)."""
-    used = resource.getrusage(getattr(resource, who))
-    return used.ru_utime + used.ru_stime
-
-
-def children() -> list[str]:
-    """The numbers of the child processes of this one."""
-    return [number for task in Path("/proc/self/task").iterdir() for number in (task / "children").read_text().split()]
-
-
 def _of_java(java: JavaPaimon, table: Path) -> float:
     before = java.cpu_seconds
     java.compact(table, full=True)
@@ -122,12 +99,33 @@ def _of_java(java: JavaPaimon, table: Path) -> float:
 
 
 def _of_ours(tables: Sequence[Path]) -> dict[str, Any]:
-    """Compact the tables in a new process; its use of the processor and of memory. Compiled modules are kept."""
+    """Compact the tables by one command; its use of the processor and of memory, with its decoders. Compiled modules are kept."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    before = cpu_of("RUSAGE_CHILDREN")
-    command = [sys.executable, "-c", _OURS, *map(str, tables)]
-    used = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment).stdout)
-    return {"cpu": round(cpu_of("RUSAGE_CHILDREN") - before, 2), **used}
+    command = [sys.executable, "-m", "paimon_cli", "compact", *map(str, tables), "--strategy", "full", "--engine", "local"]
+    process, peak = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment), 0
+    while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+        peak = max(peak, sum(map(_peak, [str(process.pid), *_children(process.pid)])))
+        time.sleep(_LOOKS_EVERY_SECONDS)
+    if ended[1]:
+        raise AssertionError(f"{' '.join(command)}: exit {os.waitstatus_to_exitcode(ended[1])}")
+    used = ended[2]
+    return {"cpu": round(used.ru_utime + used.ru_stime, 2), "mb": max(peak, used.ru_maxrss << 10) >> 20}
+
+
+def _children(process: int) -> list[str]:
+    """The numbers of the child processes."""
+    try:
+        return [number for task in Path(f"/proc/{process}/task").iterdir() for number in (task / "children").read_text().split()]
+    except OSError:  # it has just ended
+        return []
+
+
+def _peak(process: str) -> int:
+    """The largest resident memory of a process until now; 0 if it has just ended."""
+    try:
+        return memory_peak(process)
+    except (OSError, StopIteration):
+        return 0
 
 
 def _differ(java: JavaPaimon, places: dict[str, Path], name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,27 @@ def catalog(tmp_path: Path) -> Catalog:
         ("SELECT try_variant_get(v, '$.s', 'int') FROM d.t WHERE k = 0", [None]),
         ("SELECT count(*) FROM d.t WHERE variant_get(v, '$[0]', 'bigint') = 1", [1]),
         ("SELECT k FROM d.t WHERE v IS NULL", [3]),
+        ("SELECT k FROM d.t WHERE v = '[1]'", [2]),
     ],
 )
 def test_queries(catalog: Catalog, query: str, found: list[Any]) -> None:
     assert catalog.sql(query).to_arrow().column(0).to_pylist() == found
+
+
+@pytest.mark.parametrize(
+    ("path", "found"), [('$[""]', 5), ("$['a\"b'].x[1]", 7), ("$['~/\"']", 8), ("$['/~']", 9), ("$[''][0]['']", None)]
+)
+def test_names_that_a_path_of_duckdb_cannot_write(tmp_path: Path, path: str, found: int | None) -> None:
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.create_table("d.t", columns=["v VARIANT"])
+    catalog.table("d.t").write(pa.table({"v": [json.dumps({"": 5, 'a"b': {"x": [6, 7]}, '~/"': 8, "/~": 9})]}))
+    written = path.replace("'", "''")
+    by_query = catalog.sql(
+        f"SELECT variant_get(v, '{written}', 'INT') AS x, variant_get(v, '{written}') AS j FROM d.t"
+    ).to_arrow()
+    assert by_query.to_pylist() == [{"x": found, "j": None if found is None else str(found)}]
+    wanted = "IS NULL" if found is None else f"= {found}"
+    assert catalog.table("d.t").scan(where=f"variant_get(v, '{written}', 'INT') {wanted}").count() == 1
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,14 @@ def test_reads_without_sql_load_no_sql_parser(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_compaction_loads_no_other_job(tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "tags_and_expire", tmp_path)
+    others = ("service.service_turn", "rescale_job", "goal_merges", "sort_job", "postponed_rows", "reclaim_job")
+    unwanted = ("paimon_cli.inspect.findings.runner", *(f"paimon_cli.jobs.{name}" for name in others))
+    done = loaded_by([["compact", str(table), "--strategy", "full", "--engine", "local"]], unwanted)
+    assert done.returncode == 0, done.stderr
+
+
 def test_others_get_dateutil() -> None:
     program = """
 from paimon_cli.jobs.process import keep_pandas_out

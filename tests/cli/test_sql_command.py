@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,25 @@ def test_lines_of_a_script_are_the_rows_of_its_queries(run: Run) -> None:
 def test_a_comment_at_the_beginning_is_no_option(run: Run) -> None:
     assert run("sql", "-- how many\nSELECT count(*) AS n FROM shop.orders", "-o", "csv").out == "n\n3\n"
     assert "No such option" in run("sql", "--how", code=2).err
+
+
+def test_a_variant_is_the_value_that_it_holds(run: Run) -> None:
+    run("create", "shop.v", "-C", "k INT", "-C", "v VARIANT", "-C", "r ROW<w VARIANT, l ARRAY<VARIANT>>", "--bucket", "-1")
+    first = {"k": 1, "v": {"a": [1, "\u009b\n"]}, "r": {"w": "x", "l": [1.5, None]}}
+    lines = "".join(json.dumps(row) + "\n" for row in (first, {"k": 2, "v": None, "r": None}))
+    run("write", "shop.v", "-", "--format", "json", "--engine", "local", stdin=lines)
+    query = ("sql", "SELECT * FROM shop.v ORDER BY k")
+    assert run(*query, "-o", "ndjson").out == run("read", "shop.v", "-o", "ndjson", "--order-by", "k").out
+    assert run(*query, "-o", "json").json["items"][0] == first
+    assert run(*query, "-o", "csv").out == run("read", "shop.v", "-o", "csv", "--order-by", "k").out
+    assert run("sql", "SELECT v -> '$.a' AS a, v ->> '$.a[1]' AS b FROM shop.v WHERE k = 1", "-o", "ndjson").lines == [
+        {"a": first["v"]["a"], "b": "\u009b\n"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("[1,]", "[1,]"), ("[NaN]", "[NaN]"), ('{"inf":\n1}', {"inf": 1}), ("nan", "nan"), ("1e-400", 0)]
+)
+def test_what_only_duckdb_takes_for_json_is_shown_as_text(run: Run, text: str, shown: object) -> None:
+    query = f"SELECT '{text}'::JSON AS j, {{'j': '{text}'::JSON}} AS s, NULL::JSON AS n"
+    assert run("sql", query, "-o", "ndjson").lines == [{"j": shown, "s": {"j": shown}, "n": None}]

@@ -40,6 +40,7 @@ def test_bytes_of_pypaimon(document: Any, value: str, metadata: str) -> None:
     [
         ("1.5", 8 << 2),
         ("1e2", 7 << 2),
+        ("1e-400", 7 << 2),
         ("-0", 3 << 2),
         (str(2**63), 10 << 2),
         ("1" * 39, 7 << 2),

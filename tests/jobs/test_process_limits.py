@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from paimon_cli.jobs import process
-from paimon_cli.jobs.process import container_memory, usable_cores, usable_memory
+from paimon_cli.jobs.process import ARENAS, container_memory, usable_cores, usable_memory
 
 
 def laid_out(folder: Path, files: dict[str, str], membership: str = "0::/\n") -> Path:
@@ -54,3 +56,30 @@ def test_limits(tmp_path: Path, files: dict[str, str], membership: str, memory: 
     assert usable_cores(groups) == cores
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert usable_memory(groups) == (machine if memory is None else memory)
+
+
+def test_threads_share_the_arenas_of_malloc(tmp_path: Path) -> None:
+    program = """
+import ctypes, sys, threading
+from paimon_cli.jobs.process import share_arenas
+if sys.argv[1] == "shared":
+    share_arenas()
+c, all_run = ctypes.CDLL(None), threading.Barrier(9)
+c.fopen.restype, c.malloc.restype = ctypes.c_void_p, ctypes.c_void_p
+def allocate():
+    c.malloc(100_000)
+    all_run.wait()
+for _ in range(8):
+    threading.Thread(target=allocate).start()
+all_run.wait()
+out = ctypes.c_void_p(c.fopen(sys.argv[2].encode(), b"w"))
+c.malloc_info(0, out)
+c.fclose(out)
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "MALLOC_ARENA_MAX"}
+    arenas = {}
+    for how in ("shared", "alone"):
+        report = tmp_path / how
+        subprocess.run([sys.executable, "-c", program, how, str(report)], check=True, env=environment)
+        arenas[how] = report.read_text().count("<heap nr=")
+    assert arenas["shared"] <= ARENAS < arenas["alone"]

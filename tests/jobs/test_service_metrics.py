@@ -22,7 +22,7 @@ from paimon_cli.jobs.service import metrics_server
 from paimon_cli.jobs.service.metrics_server import MOST_CONNECTIONS, listening, parse_address
 from paimon_cli.jobs.service.service_metrics import STALE_SECONDS, MetricsFile, ServiceMetrics
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
-from paimon_cli.jobs.service.upkeep import UpkeepDone
+from paimon_cli.jobs.service.upkeep_done import UpkeepDone
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 

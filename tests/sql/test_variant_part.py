@@ -47,6 +47,14 @@ def test_assignments(table: Table) -> None:
     assert [row["n"] for row in table.scan(where="k = 0").to_arrow().to_pylist()] == [10]
 
 
+@pytest.mark.parametrize("where", ["v = '1'", "v > 1", "v IN ('1', '2')"])
+def test_a_whole_variant_is_not_compared(table: Table, where: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        keys(table, where)
+    assert "v is a VARIANT" in refusal.value.message
+    assert keys(table, refusal.value.hint.partition("such as ")[2].replace("$.name", "$.s")) == [0]
+
+
 @pytest.mark.parametrize(
     "where",
     [

@@ -32,7 +32,7 @@ from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findi
 from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets, TakenElsewhere
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
 from paimon_cli.jobs.service.turn_steps import TurnDone, take
-from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
+from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.jobs.trigger_replays import TriggerReplays
 from paimon_cli.options.choices import OnConflict

@@ -19,7 +19,7 @@ from paimon_cli.jobs.goal_merges import TOO_MANY_RUNS
 from paimon_cli.jobs.round_plan import by_urgency
 from paimon_cli.jobs.service.shared_budgets import Grant
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
-from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP
+from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP
 from paimon_cli.maintain.ledger import LEDGER_DIRECTORY, LONGEST_REASON, MOST_STEPS, Ledger, LedgerRound, LedgerStep
 from paimon_cli.storage.injected import Clock
 from paimon_cli.storage.redaction import redact, shown_name

@@ -29,14 +29,13 @@ from paimon_cli.jobs.service.service_turn import BUCKET_COUNTS, EXPIRY, ORPHANS,
 from paimon_cli.jobs.service.shared_budgets import SharedBudgets
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep import (
-    NOT_KEPT_UP,
     VERSION_BYTES,
-    UpkeepDone,
     default_retention,
     due_expiry,
     kinds_that_expire,
     old_orphans,
 )
+from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.service.wanted_merges import NOTHING_LEFT, Left, left_of
 from paimon_cli.jobs.stale_buckets import movable_files
 from paimon_cli.jobs.table_change import Shield

@@ -18,7 +18,7 @@ from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.round_plan import NO_BUCKETS, BucketFigures
 from paimon_cli.jobs.service.service_turn import Findings
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
-from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
+from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.storage.injected import Clock
 
 if TYPE_CHECKING:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable, class_of_code
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.round_plan import NO_BUCKETS, BucketFigures
-from paimon_cli.jobs.service.service_turn import Findings
-from paimon_cli.jobs.service.upkeep import NOT_KEPT_UP, UpkeepDone
+from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.service.wanted_merges import NOTHING_LEFT, Left
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.service.service_turn import Findings
 
 
 class RoundState:

@@ -24,14 +24,13 @@ from paimon_cli.jobs.service.service_turn import (
     examined_findings,
 )
 from paimon_cli.jobs.service.upkeep import (
-    NOT_KEPT_UP,
     SEARCHED_VERSIONS,
     VERSION_BYTES,
-    UpkeepDone,
     due_expiry,
     kinds_that_expire,
     remove_old_orphans,
 )
+from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.jobs.service.wanted_merges import NOTHING_LEFT, Left, left_of
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.storage.time_bounds import within

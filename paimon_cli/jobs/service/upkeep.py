@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import CONSUMERS, PARTITIONS, Expiry, clean_orphans, deletion, plan_expire, search_orphans
+from paimon_cli.jobs.service.upkeep_done import UpkeepDone
 from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, not_ahead_of_the_storage
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.maintain.policy_effect import tag_retention
 from paimon_cli.requests.maintenance import ExpireOptions, What
 
-
-@dataclass(frozen=True)
-class UpkeepDone:
-    """What has expired, and the files deleted with it; deleted orphans and their bytes."""
-
-    snapshots_expired: int = 0
-    files_expired: int = 0
-    orphans: int = 0
-    orphan_bytes: int = 0
-    partitions_expired: int = 0
-    changelogs_expired: int = 0
-    tags_expired: int = 0
-    consumers_expired: int = 0
-
-    def __add__(self, other: UpkeepDone) -> UpkeepDone:
-        return UpkeepDone(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
-
-    @classmethod
-    def of_expiry(cls, what: str, count: int, files: int) -> UpkeepDone:
-        return cls(**{f"{what}_expired": count}, files_expired=files)
-
-    @property
-    def expired(self) -> dict[str, int]:
-        """How many of each kind have expired, by their nouns; only what has."""
-        counts = {
-            "snapshot": self.snapshots_expired,
-            "partition": self.partitions_expired,
-            "changelog": self.changelogs_expired,
-            "tag": self.tags_expired,
-            "consumer": self.consumers_expired,
-        }
-        return {noun: count for noun, count in counts.items() if count}
-
-
-NOT_KEPT_UP = UpkeepDone()
 VERSION_BYTES, SEARCHED_VERSIONS = 8 << 10, 8
 """What the metadata of one version is taken to hold: an expiry is charged so much to a budget for each version that it is to
 remove, a search for orphans as much as for eight."""
