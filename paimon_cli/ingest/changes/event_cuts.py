@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from paimon_cli.ingest.changes.event_lines import bounds_of, pieces_of
 from paimon_cli.ingest.changes.text_search import BlockSearch, Bytes
 
-_OPENING, _CLOSING, _COMMA = b"{},"
+_OPENING, _CLOSING = b"{}"
 Indices = npt.NDArray[np.int64]
 
 
@@ -63,20 +63,49 @@ class EventOrder:
 
 @dataclass(frozen=True)
 class CutEvents:
-    """The events that could be cut. `chosen`: their indices. `texts`: by `EventPart`, an object of each event."""
+    """The events that could be cut. `chosen`: their indices; `parts`: by `EventPart`, an object of each event."""
 
     chosen: Indices
-    texts: Mapping[int, pa.Array]
+    parts: Mapping[int, PartTexts]
 
     def take(self, kept: Indices) -> CutEvents:
         """Those at some places."""
-        return replace(self, chosen=self.chosen[kept], texts={part: one.take(pa.array(kept)) for part, one in self.texts.items()})
+        return CutEvents(self.chosen[kept], {part: one.of(kept) for part, one in self.parts.items()})
+
+    def texts(self, part: int) -> pa.Array:
+        """The objects of one part, as large binary."""
+        return self.parts[part].texts()
+
+
+@dataclass(frozen=True)
+class PartTexts:
+    """One part of each event, where its text is. `block`: with the braces of the object; `starts`, `ends`: the bounds there of
+    the `count` pieces of each event, one after the other; `at`: the events, in any order.
+    """
+
+    block: Bytes
+    starts: Indices
+    ends: Indices
+    count: int
+    at: Indices
+
+    def of(self, kept: Indices) -> PartTexts:
+        """Those of the events at some places."""
+        return replace(self, at=self.at[kept])
+
+    def texts(self) -> pa.Array:
+        """The pieces of each event, joined, as large binary: they are copied once, into the order in which they are read."""
+        chosen = (self.at[:, None] * self.count + np.arange(self.count)).ravel()
+        pieces = pieces_of(self.block, self.starts, self.ends, chosen)
+        if self.count == 1:
+            return pieces
+        offsets = np.ascontiguousarray(np.frombuffer(pieces.buffers()[1], np.int64)[:: self.count])
+        return pa.Array.from_buffers(pa.large_binary(), len(self.at), [None, pa.py_buffer(offsets), pieces.buffers()[2]])
 
 
 def cut_events(texts: pa.Array, order: EventOrder) -> CutEvents | None:
     """The events whose keys are in this order; None if there is none. `texts`: of a block of events, as large binary."""
     block, starts, ends = bounds_of(texts)
-    block = block.copy()
     search, fits = BlockSearch(block), pc.starts_with(texts, order.opening).to_numpy(zero_copy_only=False)
     bounds = [starts, ends]
     if order.images_first:
@@ -92,14 +121,11 @@ def cut_events(texts: pa.Array, order: EventOrder) -> CutEvents | None:
         return None
     edges = [one[chosen] for one in bounds]
     pieces = {part: [n for n, one in enumerate(order.parts) if one == part] for part in order.parts}
-    return CutEvents(chosen, {part: _objects(block, edges, numbers) for part, numbers in pieces.items()})
+    return CutEvents(chosen, {part: _objects(block.copy(), edges, numbers) for part, numbers in pieces.items()})
 
 
-def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> pa.Array:
-    """These pieces of each event, joined as one object. `edges`: the bounds of all pieces.
-
-    The block is changed where the object begins and ends, and changed back.
-    """
+def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> PartTexts:
+    """These pieces of each event, as one object. `edges`: the bounds of all pieces. The block gets the braces of the object."""
     begin, end = edges[numbers[0]], edges[numbers[-1] + 1]
     is_first, is_last = numbers[0] == 0, numbers[-1] == len(edges) - 2
     starts, ends = [edges[number] for number in numbers], [edges[number + 1] for number in numbers]
@@ -108,14 +134,5 @@ def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> 
     if not is_last:
         block[end] = _CLOSING
         ends[-1] = end + 1
-    pieces = pieces_of(block, np.stack(starts, axis=1).ravel(), np.stack(ends, axis=1).ravel())
-    if not is_first:
-        block[begin] = _COMMA
-    if not is_last:
-        block[end] = _COMMA
-    if len(numbers) == 1:
-        return pieces
-    offsets = np.frombuffer(pieces.buffers()[1], np.int64)[:: len(numbers)]
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(begin), [None, pa.py_buffer(np.ascontiguousarray(offsets)), pieces.buffers()[2]]
-    )
+    bounds = (np.stack(one, axis=1).ravel() for one in (starts, ends))
+    return PartTexts(block, *bounds, count=len(numbers), at=np.arange(len(begin)))

@@ -160,7 +160,7 @@ class EventDecoder:
             return {path: _at(table, path) for path in paths}, everything
         rows, kept = list[dict[Path, str | None]](), list[int]()
         for index in range(len(lines)):  # an event in this block is malformed
-            parsed, problem = parsed_line(lines.texts[index].as_py())
+            parsed, problem = parsed_line(lines.text(index))
             try:
                 texts = {} if problem else {path: _text_at(parsed, path, path == self.format.operation) for path in paths}
             except ValueError as why:
@@ -189,7 +189,7 @@ class EventDecoder:
             operations = np.where(is_deleted.to_numpy(zero_copy_only=False), EventKind.DELETE, operations)
         for index in np.flatnonzero(operations < 0):
             is_cut = framed is not None and framed.at[index] >= 0
-            if is_cut and (problem := parsed_line(lines.texts[index].as_py())[1]):  # nobody parses its images
+            if is_cut and (problem := parsed_line(lines.text(index))[1]):  # nobody parses its images
                 found.bad.append(lines.bad(int(index), problem))
                 continue
             operation = named[int(index)].as_py()
@@ -208,7 +208,7 @@ class EventDecoder:
         for path, of_mark in self.format.marks.items():
             if kind is None and not operation and texts[path][index].is_valid:
                 kind = of_mark
-        if kind is None and not operation and _is_heartbeat(lines.texts[index].as_py()):
+        if kind is None and not operation and _is_heartbeat(lines.text(index)):
             kind = Unchanging.HEARTBEAT
         return kind
 
@@ -233,9 +233,7 @@ class EventDecoder:
         named = operations >= 0
         named[list(unknown)] = True
         for index in np.flatnonzero(lacks[codes.indices.to_numpy()] & named):
-            problem = (
-                unknown.pop(int(index), "") or parsed_line(lines.texts[int(index)].as_py())[1]
-            )  # nobody has parsed all of it
+            problem = unknown.pop(int(index), "") or parsed_line(lines.text(int(index)))[1]  # nobody has parsed all of it
             found.bad.append(lines.bad(int(index), problem or "it names no table"))
             operations[index] = -1
 
@@ -266,7 +264,7 @@ def _objects(lines: EventLines, found: Decoded) -> EventLines:
     texts = list[bytes]()
     kept = list[int]()
     for index in range(len(lines)):
-        text = lines.texts[index].as_py().strip(b" \t\r\n")
+        text = lines.text(index).strip(b" \t\r\n")
         if text.startswith(b"{") and text.endswith(b"}"):
             kept.append(index)
             texts.append(text)

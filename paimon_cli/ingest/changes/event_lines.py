@@ -53,37 +53,57 @@ def in_order_read(bad: Iterable[BadEvent]) -> list[BadEvent]:
 
 @dataclass(frozen=True)
 class EventLines:
-    """Events of one source, in order. `texts`: large binary, one JSON text each; `positions`, `unit`: as in `BadEvent`; `end`:
-    the position after the last one, from which a later run goes on. `keys`: those of the messages of a topic, as binary.
+    """Events of one source, in order. `stored`: large binary, one JSON text each; `positions`, `unit`: as in `BadEvent`; `end`:
+    the position after the last one, from which a later run goes on. `keys`: those of the messages of a topic, as binary. `at`:
+    where the texts of these events are among the stored ones; None if they are all of them.
     """
 
     source: str
-    texts: pa.Array
+    stored: pa.Array
     positions: Positions
     end: int
     unit: str = PositionUnit.BYTE
     keys: pa.Array | None = None
+    at: Places | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EventLines, (self.source, self.texts, self.positions, self.end, self.unit, self.keys)
+
+    @property
+    def texts(self) -> pa.Array:
+        """Large binary, one JSON text each."""
+        return self.stored if self.at is None else self.stored.take(pa.array(self.at))
+
+    def text(self, index: int) -> bytes:
+        """The JSON text of one event."""
+        return self.stored[index if self.at is None else int(self.at[index])].as_py()
+
     def take(self, chosen: npt.NDArray[np.integer[Any]]) -> EventLines:
         """The events at these indices."""
-        places = pa.array(chosen)
-        keys = None if self.keys is None else self.keys.take(places)
-        return replace(self, texts=self.texts.take(places), positions=self.positions[chosen], keys=keys)
+        return replace(self.sharing(chosen), stored=self.texts.take(pa.array(chosen)), at=None)
+
+    def sharing(self, chosen: npt.NDArray[np.integer[Any]]) -> EventLines:
+        """The same, whose texts are only taken out of these when they are asked for."""
+        keys = None if self.keys is None else self.keys.take(pa.array(chosen))
+        at = chosen if self.at is None else self.at[chosen]
+        return replace(self, positions=self.positions[chosen], keys=keys, at=at)
 
     def slice(self, begin: int, count: int) -> EventLines:
         """Consecutive events, which share the texts of these."""
         keys = None if self.keys is None else self.keys.slice(begin, count)
         positions = self.positions[begin : begin + count]
-        return replace(self, texts=self.texts.slice(begin, count), positions=positions, keys=keys)
+        if self.at is not None:
+            return replace(self, positions=positions, keys=keys, at=self.at[begin : begin + count])
+        return replace(self, stored=self.stored.slice(begin, count), positions=positions, keys=keys)
 
     def followed_by(self, other: EventLines) -> EventLines:
         """These events and the next ones of the same source."""
         keys = None if self.keys is None or other.keys is None else pa.concat_arrays([self.keys, other.keys])
         texts, positions = pa.concat_arrays([self.texts, other.texts]), np.concatenate([self.positions, other.positions])
-        return replace(self, texts=texts, positions=positions, keys=keys, end=other.end)
+        return replace(self, stored=texts, positions=positions, keys=keys, end=other.end, at=None)
 
     def parts(self, size: int) -> Iterator[EventLines]:
         """These events in parts of at most `size` events; one part if there are none."""
@@ -97,10 +117,10 @@ class EventLines:
 
     def with_texts(self, texts: pa.Array) -> EventLines:
         """The same events with other texts, such as their payloads."""
-        return replace(self, texts=texts)
+        return replace(self, stored=texts, at=None)
 
     def bad(self, index: int, reason: str, table: str = "") -> BadEvent:
-        return BadEvent(self.source, int(self.positions[index]), table, reason, self.texts[index].as_py(), self.unit)
+        return BadEvent(self.source, int(self.positions[index]), table, reason, self.text(index), self.unit)
 
     def parsed(self, schema: pa.Schema, unexpected: str) -> pa.Table | None:
         """The events in the columns of a schema; see `parsed_objects`."""
@@ -113,6 +133,7 @@ def parsed_objects(texts: pa.Array, schema: pa.Schema, unexpected: str) -> pa.Ta
     Nothing is inferred: a value nested without end would otherwise become a type nested without end. `unexpected`: what
     becomes of other keys, `ignore` or `error`.
     """
+    # Only the line ends, which no string of JSON holds, keep a text that ends in a string from going on in the next one.
     block = pc.binary_join(pa.LargeListArray.from_arrays(pa.array([0, len(texts)], pa.int64()), texts), NEWLINE_TEXT)
     text = block[0].as_buffer()
     try:
@@ -135,15 +156,16 @@ def bounds_of(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], Positions, Positi
     return block, offsets[:-1] - base, offsets[1:] - base
 
 
-def pieces_of(
-    block: bytes | npt.NDArray[np.uint8], starts: npt.NDArray[np.integer[Any]], ends: npt.NDArray[np.integer[Any]]
-) -> pa.Array:
-    """The pieces of a block between these positions, as large binary. They may not overlap, and must be in order."""
+def pieces_of(block: bytes | npt.NDArray[np.uint8], starts: Places, ends: Places, chosen: Places | None = None) -> pa.Array:
+    """The pieces of a block between these positions, as large binary. They may not overlap, and must be in order.
+
+    `chosen`: the numbers of those to take, in any order; None for all.
+    """
     bounds = np.empty(2 * len(starts) + 1, np.int64)
     bounds[0:-1:2], bounds[1::2] = starts, ends
     bounds[-1] = ends[-1] if len(ends) else 0
     both = pa.Array.from_buffers(pa.large_binary(), 2 * len(starts), [None, pa.py_buffer(bounds), pa.py_buffer(block)])
-    return both.take(pa.array(np.arange(0, 2 * len(starts), 2)))
+    return both.take(pa.array(np.arange(0, 2 * len(starts), 2) if chosen is None else 2 * chosen))
 
 
 def event_blocks(

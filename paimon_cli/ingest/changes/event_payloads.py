@@ -32,7 +32,9 @@ def payloads_of(lines: EventLines, format: EventFormat) -> tuple[EventLines, lis
     The schema part is the same text for most events of a table, so that only distinct ones are parsed.
     """
     wrapped = pc.starts_with(lines.texts, _WRAPPED).to_numpy(zero_copy_only=False)
-    candidates = pc.match_substring_regex(lines.texts, _MAYBE_WRAPPED).to_numpy(zero_copy_only=False)
+    candidates, order = wrapped, format.order
+    if order is None or not (wrapped | pc.starts_with(lines.texts, order.opening).to_numpy(zero_copy_only=False)).all():
+        candidates = pc.match_substring_regex(lines.texts, _MAYBE_WRAPPED).to_numpy(zero_copy_only=False)
     if not candidates.any():
         return lines, [], np.full(len(lines), -1)
     block, starts, ends = bounds_of(lines.texts)

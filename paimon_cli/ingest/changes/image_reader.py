@@ -68,7 +68,7 @@ class ImageReader:
                 return found
         kept, objects = list[int](), list[dict[str, Any]]()
         for index in range(len(lines)):  # events that differ from all before; Arrow reads those that follow
-            parsed, problem = parsed_line(lines.texts[index].as_py(), Decimal)
+            parsed, problem = parsed_line(lines.text(index), Decimal)
             problem = problem or self._learn(parsed)
             if problem:
                 bad.append(lines.bad(index, problem, table))
@@ -97,7 +97,7 @@ class ImageReader:
     def _learn_first(self, lines: EventLines) -> None:
         """Learn the shape of a new table from its first events."""
         for index in range(0 if self.shape else min(_FIRST_EVENTS, len(lines))):
-            parsed, problem = parsed_line(lines.texts[index].as_py(), Decimal)
+            parsed, problem = parsed_line(lines.text(index), Decimal)
             if not problem:
                 self._learn(parsed)
 

@@ -115,7 +115,7 @@ def lacking_columns(events: TableEvents, old: Mapping[str, pa.Array], new: Mappi
             updates & cells.is_null().to_numpy(zero_copy_only=False) & new[name].is_valid().to_numpy(zero_copy_only=False)
         )
         event = events.read.event[doubtful]
-        texts = events.read.lines.texts.take(pa.array(event))
+        texts = events.read.lines.sharing(event).texts
         is_deep = pc.count_substring(texts, b"{").to_numpy() > objects[event]
         met = pc.count_substring(texts, json.dumps(name, ensure_ascii=False).encode() + b":").to_numpy()
         for row in doubtful[is_deep | (met < 2 + outside[name])]:

@@ -111,7 +111,7 @@ class ReadEvents:
 
     def names_before(self, row: int) -> frozenset[str]:
         """The columns that the event of a row names in its image before, or in its only one. The event is parsed again."""
-        parsed, problem = parsed_line(self.lines.texts[int(self.event[row])].as_py())
+        parsed, problem = parsed_line(self.lines.text(int(self.event[row])))
         pairs = None if problem else pairs_of(parsed, self.keys)
         if not pairs:
             return frozenset()

@@ -92,19 +92,19 @@ class BlockMarks:
 
     def end(self) -> Mark | None:
         """The mark after the whole block."""
-        return Mark(self.lines.end, digest(self.lines.texts[-1].as_py())) if len(self.lines) else self.previous
+        return Mark(self.lines.end, digest(self.lines.text(-1))) if len(self.lines) else self.previous
 
     def before(self, position: int) -> Mark | None:
         """The mark before the event at a position; None if it is the first one of the source."""
         index = int(np.searchsorted(self.lines.positions, position)) - 1
-        return self.previous if index < 0 else Mark(position, digest(self.lines.texts[index].as_py()))
+        return self.previous if index < 0 else Mark(position, digest(self.lines.text(index)))
 
     def after(self, position: int) -> Mark:
         """The mark after the event at a position."""
         positions = self.lines.positions
         index = int(np.searchsorted(positions, position))
         following = int(positions[index + 1]) if index + 1 < len(positions) else self.lines.end
-        return Mark(following, digest(self.lines.texts[index].as_py()))
+        return Mark(following, digest(self.lines.text(index)))
 
 
 class LastEvent(NamedTuple):
@@ -115,7 +115,7 @@ class LastEvent(NamedTuple):
 
     def following(self, lines: EventLines) -> EventLines:
         """The events after it, of a block that begins with it. Raises `Refused` if they begin with another one."""
-        if not len(lines) or digest(lines.texts[0].as_py()) != self.mark.last:
+        if not len(lines) or digest(lines.text(0)) != self.mark.last:
             raise has_changed(lines.source, self.mark, lines.unit)
         return lines.take(np.arange(1, len(lines)))
 
@@ -137,7 +137,7 @@ def check_mark(mark: Mark, lines: EventLines, begin: int, gone: int = 0) -> None
     index = int(np.searchsorted(lines.positions, mark.position)) - 1
     if index < 0 or (lines.unit == PositionUnit.OFFSET and lines.positions[index] != mark.position - 1):
         return
-    if digest(lines.texts[index].as_py()) != mark.last:
+    if digest(lines.text(index)) != mark.last:
         raise has_changed(lines.source, mark, lines.unit)
 
 

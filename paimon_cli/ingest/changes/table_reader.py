@@ -79,7 +79,7 @@ class TableReader:
         """The rows of tables with these columns, read as one table of Arrow, without those of tables that it cannot read."""
         order = np.concatenate([places for _, places in tables])
         at, keys = framed.at[order], self.format.images
-        table = parsed_objects(framed.cut.texts[EventPart.IMAGES].take(pa.array(at)), schema, "error")
+        table = parsed_objects(framed.cut.parts[EventPart.IMAGES].of(at).texts(), schema, "error")
         columns = None if table is None else {name: one_array(table[name]) for name in table.column_names}
         images = None if columns is None else images_in(columns, keys, len(order))
         if images is None:  # an event of one table is not to slow the others
@@ -91,7 +91,7 @@ class TableReader:
         rounded = rounded_rows(before) | rounded_rows(after)
         if keys.is_partial:
             before = overlaid(before, after)
-        ordered, begin = lines.take(order), 0
+        ordered, begin = lines.sharing(order), 0
         for index, places in tables:
             end = begin + len(places)
             first, last = np.searchsorted(event, (begin, end)).tolist()

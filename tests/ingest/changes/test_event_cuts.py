@@ -305,5 +305,5 @@ def test_a_part_of_a_block_is_cut_at_its_own_places() -> None:
     lines = lines_of("".join(f"{text}\n" for text in texts).encode(), "s", 0)
     framed = FrameReader(EVENT_FORMATS["debezium"]).framed(lines.slice(7, 5).texts)
     assert framed is not None and (framed.at >= 0).all()
-    images = [json.loads(text) for text in framed.cut.texts[EventPart.IMAGES].to_pylist()]
+    images = [json.loads(text) for text in framed.cut.texts(EventPart.IMAGES).to_pylist()]
     assert [image["after"]["id"] for image in images] == [*range(7, 12)]

@@ -18,7 +18,7 @@ from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
 from paimon_cli.ingest.changes.derived_columns import event_millis
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
-from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of
+from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of, parsed_objects
 from paimon_cli.ingest.changes.event_payloads import names_in_key
 from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.key_images import ChangeKey
@@ -460,3 +460,11 @@ def test_the_type_of_a_column_is_not_that_of_a_key_of_the_event(is_cut: bool) ->
     assert found.read.after.columns["ts_ms"].to_pylist() == [Decimal("12.50")]
     millis = event_millis(found)
     assert millis is not None and millis.to_pylist() == [event["source"]["ts_ms"]]
+
+
+def test_a_text_that_ends_within_a_string_does_not_go_on_in_the_next_one() -> None:
+    texts = [b'{"a":"}', b'{","b":"x"}', b'{"a":"y"}{"a":"z"}']
+    schema = pa.schema([("a", pa.string()), ("b", pa.string())])
+    assert parsed_objects(pa.array(texts, pa.large_binary()), schema, "error") is None
+    whole = parsed_objects(pa.array([b'{"a":"y"}', b'{"b":"x"}'], pa.large_binary()), schema, "error")
+    assert whole is not None and whole.to_pylist() == [{"a": "y", "b": None}, {"a": None, "b": "x"}]
