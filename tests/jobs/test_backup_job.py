@@ -40,6 +40,7 @@ from tests.goldens import golden_table
 from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, branches_of, check_same, check_whole, opened
 from tests.nightly import BRIEF
 from tests.pieces import injected
+from tests.rivals import Meddler
 from tests.tables import compact, make_table, rows, write
 
 LOCAL = Runtime(engine="local")
@@ -392,12 +393,74 @@ def test_keep_expires_old_versions_of_the_copy(tmp_path: Path) -> None:
     there = opened(copy)
     assert there.snapshots.ids() == [table.snapshots.latest_id()]
     assert summary.expired == held - sum(len(branch.snapshots.ids()) for branch in branches_of(there)) > 1
+    assert (summary.first_snapshot, summary.gaps) == (there.snapshots.ids()[0], ())
     assert there.tags.names() == ["kept"] and there.branches.names() == ["try"]
     assert there.at_branch("try").tags.names() == ["of-branch"]
     assert rows(there) == rows(table)
     for branch in (there, there.at_branch("try")):
         check_whole(branch)
     assert backup(later, copy, keep="30d").snapshots == 0, "what is too old is not copied again"
+
+
+def test_of_an_old_table_the_newest_version_is_kept(tmp_path: Path) -> None:
+    table, copy = rich_table(tmp_path), tmp_path / "copy"
+    backup(replace(table, clock=ShiftedClock(40 * 86_400_000)), copy, keep="30d")
+    for branch, there in zip(branches_of(table), branches_of(opened(copy)), strict=True):
+        assert there.snapshots.ids() == branch.snapshots.ids()[-1:] and rows(there) == rows(branch)
+        check_whole(there)
+
+
+def test_a_tag_that_the_table_has_no_more_is_kept_for_its_time(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    create_tag(table, "t", 2)
+    backup(table, copy, keep="30d")
+    remove_tags(table, plan_removal(table, ["t"]), delete_files(table))
+    for days, names in ((29, ["t"]), (31, [])):
+        backup(replace(table, clock=ShiftedClock(days * 86_400_000)), copy, keep="30d")
+        assert opened(copy).tags.names() == names
+        check_whole(opened(copy))
+
+
+def test_a_tag_of_a_commit_beside_the_backup_is_left_to_the_next_run(tmp_path: Path) -> None:
+    """The copy has neither its snapshot nor the schema of that."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 2)
+
+    def commit() -> None:
+        Table.open(table.url, runtime=LOCAL).alter.add_column("late INT")
+        later = TableContext.open(table.url)
+        write(later, [{"k": 1, "v": "late", "late": 1}])
+        create_tag(later, "late")
+
+    rival = Meddler("list_directory", "t/tag", commit)
+    backup(replace(table, storage=rival), copy)
+    assert rival.count and opened(copy).tags.names() == [] and opened(copy).snapshots.ids() == [1, 2]
+    backup(TableContext.open(table.url), copy)
+    check_same(TableContext.open(table.url), opened(copy))
+
+
+def test_a_branch_that_was_made_again_from_a_later_start(tmp_path: Path) -> None:
+    """The numbers of its snapshots are those of the old branch, and nothing else of it is."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    create_branch(table, "try", None, 2)
+    old = table.at_branch("try")
+    write(old, [{"k": 1, "v": "of the old branch"}])
+    create_tag(old, "of-old")
+    kept = {number: rows(old, snapshot_id=number) for number in old.snapshots.ids()[-1:]}
+    expire_snapshots(old, ALL_BUT_ONE)
+    backup(table, copy)
+    remove_branch(table, "try")
+    create_branch(table, "try", None, 3)
+    assert table.at_branch("try").snapshots.ids() == [3] == [*kept]
+    summary = backup(table, copy)
+    assert summary.set_aside == (f"{ROLLED_BACK}2-try",)
+    there, aside = opened(copy).at_branch("try"), opened(copy).at_branch(summary.set_aside[0])
+    assert rows(there) == rows(table, snapshot_id=3) and there.tags.names() == []
+    assert {number: rows(aside, snapshot_id=number) for number in aside.snapshots.ids()} == kept
+    assert aside.tags.names() == ["of-old"]
+    check_whole(aside)
 
 
 def test_a_moved_tag_moves_in_the_copy(tmp_path: Path) -> None:

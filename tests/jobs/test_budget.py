@@ -77,6 +77,35 @@ def test_what_was_taken_within_a_minute_counts_until_a_day_after_the_last_of_it(
     assert budget.left is not None and budget.left <= 600
 
 
+def test_a_clock_that_is_put_back_neither_takes_nor_gives() -> None:
+    clock, steady = HandClock(NOW), HandClock(NOW)
+    budget, other = (Budget.of(Allowance(size=24_000, is_daily=True), each) for each in (clock, steady))
+    for one in (budget, other):
+        assert one.reserve_all(20_000)
+        one.settle(20_000, 20_000)
+    for _ in range(40):
+        steady.millis += 3_600_000
+        for back in (1_800_000, 7_200_000, 0):
+            clock.millis = steady.millis - back
+            assert budget.left is not None and other.left is not None and budget.left <= other.left
+        assert budget.left == other.left
+
+
+def test_amounts_come_back_in_the_order_of_time_whoever_took_them() -> None:
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    budget.takes_note([(NOW - 3_600_000, 300.0)])
+    assert budget.reserve_all(600)
+    budget.settle(600, 600)
+    assert budget.left == 100
+    first = budget.ready_millis(350) - (NOW + DAY_MILLIS)
+    assert -3_600_000 <= first <= -3_600_000 + 120_000, "what others took an hour ago comes back first"
+    deque_of = deque([(NOW - 3_600_000, 300.0)])
+    early = [(NOW - 20 * 3_600_000, 400.0)]
+    mixed, sorted_alike = DailyAllowance(1000, True, 1000.0, NOW, taken=deque_of, elsewhere=early), [*early, *deque_of]
+    assert mixed.kept(NOW) == DailyAllowance(1000, True, 1000.0, NOW, elsewhere=sorted_alike).kept(NOW)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_asked_for_is_there_when_it_is_said_to_be(seed: int) -> None:
     clock, dice = HandClock(NOW), random.Random(seed)

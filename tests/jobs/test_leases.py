@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -86,6 +87,26 @@ def test_a_renewed_lease_is_not_taken_over(directory: str) -> None:
     assert directory in holder.held and files(directory) == ["compaction-21"]
     holder.renew()  # not due yet
     assert files(directory) == ["compaction-21"]
+
+
+def test_a_lease_that_was_released_is_not_taken_for_the_next_one_of_its_number(directory: str) -> None:
+    """Numbers begin again: who looks seldom sees `compaction-1` each time, of other turns."""
+    clock = HandClock()
+    busy, other = leases("busy", clock), leases("other", clock)
+    for turn in range(3):
+        assert busy.acquire(STORE, directory) and files(directory) == ["compaction-1"]
+        os.utime(Path(directory, "compaction-1"), (turn, turn))
+        assert not other.acquire(STORE, directory), "the holder is alive"
+        busy.release(directory)
+        clock.sleep(60)
+    dead = leases("dead", clock)
+    assert dead.acquire(STORE, directory)
+    os.utime(Path(directory, "compaction-1"), (9, 9))
+    for is_over in (False, True):
+        assert other.acquire(STORE, directory) is is_over
+        clock.sleep(60)
+    other.release(directory)
+    assert busy.acquire(STORE, directory) and not other.acquire(STORE, directory), "nor for the one that it took over"
 
 
 def test_of_two_heirs_one_wins(directory: str) -> None:

@@ -251,6 +251,7 @@ def test_a_run_with_a_time_compacts_a_large_table_in_turns(shop: Shop, monkeypat
     done = shop.run(shop.budget(millis=3_600_000))["a"]
     assert (done.buckets, done.left_buckets, done.files_before) == (3, 0, 18)
     assert [s.commit_kind for s in map(context.snapshots.get, context.snapshots.ids())].count("COMPACT") >= 2
+    assert done.snapshots_expired == context.snapshots.ids()[0] - 1 > 0, "in all turns together"
 
 
 def test_one_table_that_fails_keeps_no_other_from_its_care(shop: Shop) -> None:
@@ -272,6 +273,22 @@ def test_a_table_that_cannot_be_compacted_expires_all_the_same(shop: Shop, monke
     assert (done.state, done.error_code, done.snapshots_expired) == ("failed", "PC-NOT-SUPPORTED", 4)
     assert done.findings is not None
     assert shop.plan()["a"].error_code == "PC-NOT-SUPPORTED"
+
+
+def test_of_several_errors_the_first_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.add("a")
+    shop.litter("a")
+
+    def refuse(*given: object, **named: object) -> object:
+        raise NotSupported("this table cannot be compacted")
+
+    def fail(*given: object) -> object:
+        raise StorageUnavailable("the store does not answer")
+
+    monkeypatch.setattr(turn_steps, "run_compact", refuse)
+    monkeypatch.setattr(turn_steps, "remove_old_orphans", fail)
+    done = shop.run()["a"]
+    assert (done.error_code, done.snapshots_expired) == ("PC-NOT-SUPPORTED", 4)
 
 
 def test_what_was_done_before_an_error_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.round_plan import BucketFigures
@@ -23,6 +25,7 @@ from paimon_cli.jobs.service.metrics_server import MOST_CONNECTIONS, listening, 
 from paimon_cli.jobs.service.service_metrics import STALE_SECONDS, MetricsFile, ServiceMetrics
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.jobs.service.upkeep_done import UpkeepDone
+from paimon_cli.metadata.snapshot import COMPACT, DURATION_PROPERTY, Snapshot
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
@@ -118,6 +121,41 @@ def test_totals_grow_and_vanished_tables_go(metrics: ServiceMetrics) -> None:
     assert not any('c.\\"d' in name for name in found)
 
 
+def test_totals_add_up_over_rounds_and_what_is_greatest_stays() -> None:
+    clock = HandClock(110_000)
+    metrics = ServiceMetrics(Rounds(clock), clock)
+    small = replace(SUMMARY, bytes_read=100, bytes_written=50, conflicts=2, seconds=1.0, snapshots=(commit(7, 30), commit(8, 40)))
+    rounds = (
+        TableRound("a", RoundState.COMPACTED, SUMMARY, None, FIGURES, UpkeepDone(3, 9, 2, 100)),
+        TableRound("a", RoundState.COMPACTED, small, None, FIGURES, UpkeepDone(1, 1, 5, 10)),
+        TableRound("a", RoundState.FAILED, error=NotSupported("no", "")),
+        TableRound("a", RoundState.GONE, error=NotFound("it was dropped", "")),
+    )
+    for number, done in enumerate(rounds, 1):
+        metrics.table_done(done)
+        metrics.round_done(ServiceRound(number, 0, 1.5, (done,)), 10.0)
+    found = samples(generate_latest(metrics.registry).decode())
+    of_a = {name.removesuffix('{table="a"}'): value for name, value in found.items() if name.endswith('{table="a"}')}
+    assert (of_a["paimon_cli_conflicts_total"], of_a["paimon_cli_failures_total"]) == (3, 1), "a dropped table has not failed"
+    assert (of_a["paimon_cli_expired_snapshots_total"], of_a["paimon_cli_orphans_deleted_total"]) == (4, 7)
+    assert of_a["paimon_compaction_maxCompactionInputSize"] == 2500 and of_a["paimon_compaction_maxCompactionOutputSize"] == 900
+    assert of_a["paimon_compaction_avgCompactionInputSize"] == 1300 and of_a["paimon_compaction_avgCompactionTime"] == 1500
+    assert of_a["paimon_commit_lastCommitDuration"] == 40 and of_a["paimon_commit_lastCompactionInputFileSize"] == 100
+
+
+def commit(number: int, millis: int) -> Snapshot:
+    return Snapshot(number, 0, "", "", "me", number, COMPACT, 0, 1, 0, properties={DURATION_PROPERTY: f"{millis}"})
+
+
+def test_no_age_is_negative_after_a_clock_was_put_back() -> None:
+    clock = HandClock(10_000)
+    metrics = ServiceMetrics(Rounds(clock), clock)
+    metrics.table_done(TableRound("a", RoundState.NOTHING, figures=FIGURES, lag=ReadLag(80_000, 12)))
+    found = samples(generate_latest(metrics.registry).decode())
+    ages = ("paimon_cli_oldest_uncompacted_seconds", "paimon_cli_ingest_lag_seconds")
+    assert [found[f'{name}{{table="a"}}'] for name in ages] == [0, 0]
+
+
 def test_ready_after_the_first_round_and_while_there_are_signs_of_life() -> None:
     clock = HandClock()
     metrics = ServiceMetrics(Rounds(clock), clock)
@@ -128,8 +166,12 @@ def test_ready_after_the_first_round_and_while_there_are_signs_of_life() -> None
         assert code == 200 and json.loads(text) == {"ready": True, "rounds": 1, "tables": 0, "seconds_since_activity": 0.0}
         clock.sleep(STALE_SECONDS + 1)
         assert get(url, "/readyz")[0] == 503
-        metrics.table_begins(2, "t").advance()
-        assert get(url, "/readyz")[0] == 200
+        progress = metrics.table_begins(2, "t")
+        for sign in (lambda: progress.start("Compacting", 3), progress.advance, progress.finish):
+            clock.sleep(STALE_SECONDS + 1)
+            assert get(url, "/readyz")[0] == 503
+            sign()
+            assert get(url, "/readyz")[0] == 200
         with pytest.raises(UsageError, match="cannot listen"), listening(metrics, url.split("/")[2]):
             pass
     with pytest.raises(urllib.error.URLError):

@@ -37,7 +37,7 @@ from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, Storage
 from tests.jobs.test_leases import HandClock
-from tests.tables import make_table, named_files, write
+from tests.tables import compact, make_table, named_files, write
 
 COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
 DAY = 86_400_000
@@ -261,6 +261,21 @@ def test_two_services_share_the_tables_and_a_dead_one_is_replaced(house: House) 
     assert len(taken) == 1 and 60 <= 10 * (taken[0] - 1) <= 80
     assert not (house.folder / "a" / "lease").exists() and not (house.folder / "b" / "lease").exists()
     assert house.latest("a") == house.latest("b") == 7
+
+
+def test_what_another_service_has_compacted_until_the_lease_was_free_is_planned_again(house: House) -> None:
+    context = house.add("a", 6)
+
+    class Late(Leases):
+        """Another service had the lease, and has just released it."""
+
+        def acquire(self, storage: Storage, directory: str) -> bool:
+            compact(context)
+            return super().acquire(storage, directory)
+
+    house.service(leases=Late("compaction", "late", 60_000, house.clock)).run(10, 1)
+    (done,) = house.watched.rounds[0].tables
+    assert (done.state, done.summary.bytes_read, done.summary.conflicts) == ("nothing to do", 0, 0) and house.latest("a") == 7
 
 
 def test_a_service_releases_its_lease_when_a_turn_fails_or_is_interrupted(house: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,6 +127,68 @@ def test_renamed_and_deleted(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no branch 'c'"):
         remove_branch(main, "c")
     check_versions(main)
+
+
+def test_a_branch_that_changes_while_it_is_renamed_keeps_its_name_and_its_changes(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    create_tag(branch, "early", 3)
+    changes: dict[str, Callable[[], object]] = {
+        "schema/schema-0": lambda: create_tag(branch, "late", 3),
+        "snapshot/snapshot-3": lambda: write(branch, [{"k": 7, "v": "late"}]),
+    }
+    for ending, change in changes.items():
+        rival = Meddler("overwrite", f"branch-c/{ending}", change)
+        with pytest.raises(Conflict, match="was not renamed"):
+            rename_branch(replace(main, storage=rival), "b", "c")
+        assert rival.count and main.branches.names() == ["b"] == main.branches.directories()
+        check_versions(main)
+    assert branch.tags.names() == ["early", "late"] and {"k": 7, "v": "late"} in rows(branch)
+
+
+def test_a_renamed_branch_has_all_else_before_it_has_snapshots(tmp_path: Path) -> None:
+    """Who sees the new branch expires by its tags, and reads with its schemas."""
+    main, branch = branched(tmp_path)
+    create_tag(branch, "t", 3)
+    write(branch, [{"k": 1, "v": "branch"}], commit_user="me", commit_id=1)
+    seen = list[set[str]]()
+    new = Path(main.layout.of_branch("c").version_root)
+
+    def look() -> None:
+        seen.append({path.name for path in new.rglob("*") if path.is_file()})
+
+    rename_branch(replace(main, storage=Meddler("overwrite", "branch-c/snapshot/snapshot-3", look)), "b", "c")
+    (found,) = seen
+    everything, hints = {path.name for path in new.rglob("*") if path.is_file()}, {"LATEST", "EARLIEST"}
+    assert {"schema-0", "tag-t"} <= found and found - hints == {name for name in everything if "snapshot-" not in name} - hints
+
+
+def test_a_branch_knows_what_was_committed_before_it_began(tmp_path: Path) -> None:
+    """A job that repeats a commit must not write its rows twice; the branch does not have its snapshot."""
+    main = table_of_five(tmp_path)
+    for number in (1, 2):
+        write(main, [{"k": 10, "v": f"{number}"}], commit_user="job", commit_id=number)
+    create_branch(main, "b", snapshot_id=7)
+    branch = main.at_branch("b")
+    write(branch, [{"k": 10, "v": "again"}], commit_user="job", commit_id=1)
+    assert branch.snapshots.ids() == [7] and {"k": 10, "v": "2"} in rows(branch)
+
+
+def test_what_a_fast_forward_discards_can_be_committed_again(tmp_path: Path) -> None:
+    """Even when the snapshots have expired that took the place of the discarded ones."""
+    main, branch = branched(tmp_path, 5)
+    for number in (1, 2, 3):
+        write(main, [{"k": 20 + number, "v": "main"}], commit_user="job", commit_id=number)
+    for number in (1, 2, 3, 4):
+        write(branch, [{"k": 10 + number, "v": "branch"}], commit_user="other", commit_id=number)
+    forward(main)
+    assert rows(main) == rows(branch)
+    expire_snapshots(main, KEEP_ONE)
+    for number in (1, 2, 3):
+        write(main, [{"k": 20 + number, "v": "again"}], commit_user="job", commit_id=number)
+        write(main, [{"k": 10 + number, "v": "again"}], commit_user="other", commit_id=number)
+    found = {row["k"]: row["v"] for row in rows(main)}
+    assert [found[20 + number] for number in (1, 2, 3)] == ["again"] * 3
+    assert [found[10 + number] for number in (1, 2, 3)] == ["branch"] * 3, "main has these commits of the branch"
 
 
 def test_unchanged_main_is_forwarded(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, files_removed_with_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.named_files import files_of_lists, manifest_lists
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import (
     Consumer,
@@ -31,7 +33,7 @@ from tests.goldens import GOLDENS, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk
 from tests.rivals import Meddler
-from tests.tables import compact, make_table, write
+from tests.tables import Row, compact, make_table, rows, write
 
 FOREVER = 1 << 60
 
@@ -128,6 +130,51 @@ def test_changelogs_need_the_files_of_a_tag_that_goes(tmp_path: Path) -> None:
     gone = {path for path in before - files_on_disk(context) if "/tag" not in path}
     assert ids(context) == [1, 2, 3, 4, 5] and not [path for path in gone if "data-" in path], gone
     check_versions(context)
+
+
+def test_what_other_versions_need_outlives_the_changelogs(tmp_path: Path) -> None:
+    """Versions share manifests, and a tag holds files that a later commit removed, which changelogs keep as well."""
+    options = {"changelog.time-retained": "2 h", "write-only": "true", "manifest.merge-min-count": "3"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for number in range(4):
+        write(context, [{"k": number % 2, "v": f"{number}"}])
+    create_tag(context, "whole", 4)
+    compact(context, strategy="full")
+    for number in range(4):
+        write(context, [{"k": number % 2, "v": f"{number}"}])
+    before = rows(context, snapshot_id=4)
+    expire_snapshots(context, KEEP_ONE)
+    assert ids(context) == [*range(1, 9)]
+    for keep in range(8, 1, -1):
+        plan = plan_changelogs(context, Retention(keep, keep, 0, None))
+        assert plan is not None and len(plan.expiring) == 1
+        expire_changelogs(context, plan, delete_files(context))
+        check_versions(context)
+        assert named_by_changelogs(context) <= files_on_disk(context)
+        assert tagged_rows(context, "whole") == before
+    assert ids(context) == [8] and not find_orphans(context, FOREVER, force=True).files
+
+
+def named_by_changelogs(context: TableContext) -> set[str]:
+    changelogs = ChangelogHistory(context.storage, context.layout).all()
+    return {file.path for changelog in changelogs for file in files_of_lists(context, manifest_lists(changelog))}
+
+
+def tagged_rows(context: TableContext, name: str) -> list[Row]:
+    found = Table.open(context.url).scan(tag=name).to_arrow().to_pylist()
+    return sorted(found, key=lambda row: int(row["k"]))
+
+
+def test_an_incomplete_changelog_keeps_no_files_of_others(tmp_path: Path) -> None:
+    context = outlived(tmp_path)
+    first = ChangelogHistory(context.storage, context.layout).all()[0]
+    Path(context.layout.manifest(first.delta_manifest_list)).unlink()
+    plan = plan_changelogs(context, Retention(2, 2, 0, None))
+    assert plan is not None and [changelog.id for changelog in plan.expiring] == [1, 2, 3, 4]
+    planned = {file.path for file in files_removed_with_changelogs(context, plan)}
+    assert {context.layout.changelog(number) for number in (2, 3, 4)} <= planned
+    expire_changelogs(context, plan, delete_files(context))
+    assert ids(context) == [5] and not planned & files_on_disk(context)
 
 
 def test_tables_of_java_with_changelog_files(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ from paimon_cli.maintain.tags import (
     remove_tags,
     rename_tag,
     replace_tag,
+    text_within_tag,
 )
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
@@ -96,6 +98,24 @@ def test_files_go_with_the_last_tag_that_holds_them(tmp_path: Path) -> None:
     assert remove(context, "of-expired") > 0 and files_on_disk(context) == named_files(context)
 
 
+def test_a_changelog_is_published_again_only_if_all_its_files_are_there(tmp_path: Path) -> None:
+    """An expiry that was killed leaves some of them, and a stream that begins to read the snapshot would break."""
+    options = {"changelog-producer": "input"}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4, options=options)
+    write(context, [{"k": number, "v": "a"} for number in range(20)])
+    create_tag(context, "a")
+    content = context.tags.content("a")
+    assert content is not None
+    files = sorted(Path(context.url).glob("bucket-*/changelog-*"))
+    assert len(files) == 4 and Snapshot.from_json(text_within_tag(context, content)).changelog_manifest_list is not None
+    for file in files:
+        kept = file.read_bytes()
+        file.unlink()
+        again = Snapshot.from_json(text_within_tag(context, content))
+        assert again.changelog_manifest_list is None and again.changelog_has_expired
+        file.write_bytes(kept)
+
+
 def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
 
@@ -161,6 +181,15 @@ def test_tags_have_their_time(tmp_path: Path) -> None:
     unlimited = context.with_options({"tag.time-expire-enabled": "false"})
     assert expired_tags(unlimited) == []
     assert expired_tags(context, older_than=clock.now_millis() + 1000) == ["long", "short"]
+
+
+def test_a_tag_that_is_made_while_others_are_looked_at_is_no_old_one(tmp_path: Path) -> None:
+    """A tag without a time limit is as old as its file, and its file was not listed yet."""
+    context = table_of_five(tmp_path)
+    create_tag(context, "old", 1)
+    rival = Meddler("list_directory", "/tag", lambda: create_tag(context, "new", 2), 2)
+    limit = context.clock.now_millis() - 60_000
+    assert expired_tags(replace(context, storage=rival), older_than=limit) == [] and context.tags.names() == ["new", "old"]
 
 
 def test_expiring_tags_are_announced_and_then_removed(tmp_path: Path) -> None:

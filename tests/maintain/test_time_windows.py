@@ -61,6 +61,16 @@ def test_the_wall_clock_of_the_zone_counts_when_clocks_change() -> None:
 
 
 @pytest.mark.parametrize(
+    ("zone", "now"), [("Pacific/Honolulu", "2026-11-30T04:00:00"), ("Pacific/Auckland", "2026-11-29T05:00:00")]
+)
+def test_the_day_is_that_of_the_zone(zone: str, now: str) -> None:
+    """There it is 18:00, of the day before that in UTC or of the same one; the window has begun the evening before."""
+    closes = windows("20:00-19:00", zone=zone).closes(millis(now))
+    assert closes == millis(now) + HOUR
+    assert windows("20:00-17:00", zone=zone).opens(millis(now)) == millis(now) + 2 * HOUR
+
+
+@pytest.mark.parametrize(
     "text",
     ["", " ", "night", "25:00-26:00", "24:01-02:00", "10:00-10:00", "24:00-02:00", "mon-", "mon-tue-wed", "xyz 10:00-11:00"],
 )

@@ -43,7 +43,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome, Storage
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 from tests.commit.commit_tables import SteppingClock, data_file
 from tests.jobs.backups import Dying, Killed
 from tests.maintain.versions import check_versions
@@ -323,6 +323,22 @@ class TestKilledWithoutRenames:
         empty_trash(trash, trash.overdue(everything=True))
         assert rows(TableContext.open(table.url)) == new_rows
 
+    def test_a_table_that_shares_only_its_oldest_schema_is_another_one(self) -> None:
+        """Such as one that was restored from an older backup: the entry is all that is left of the newer versions."""
+        table = self.new_table()
+        table.drop()
+        trash = self.trash(table)
+        entry = trash.find("shop.t", table.url)
+        schemas = {
+            path: text for path, text in self.files(trash.storage, trash.table_directory(entry)).items() if "schema-" in path
+        }
+        trash.storage.delete_directory(table.url)
+        oldest = next(path for path in schemas if path.endswith("/table/schema/schema-0"))
+        trash.storage.overwrite(f"{table.url}/schema/schema-0", schemas[oldest])
+        with pytest.raises(Refused, match="another table is there"):
+            trash.give_back(entry, table.url)
+        assert trash.find("shop.t", table.url) == entry and len(schemas) >= 3
+
 
 class TestEmpty:
     def test_only_what_is_old(self, tmp_path: Path) -> None:
@@ -365,8 +381,39 @@ class TestEmpty:
         with pytest.raises(DamagedFile):
             trash_of(tmp_path).entries()
         (left / "entry").unlink()
+        others = [tmp_path / f"wh/.paimon-cli/trash/{number}-abcdef12" for number in (999, 1001)]
+        for other in others:
+            other.mkdir()
+        (left / "table").mkdir()
+        (left / "table/file").touch()
+
+        class Sorted(LocalStorage):
+            def list_directory(self, path: str) -> list[FileStatus]:
+                return sorted(super().list_directory(path), key=lambda status: status.name.zfill(30))
+
+        empty_trash(replace(trash_of(tmp_path), storage=Sorted()), [])
+        assert left.exists() and young.exists() and not any(other.exists() for other in others), "each is looked at"
+        shutil.rmtree(left / "table")
         empty_trash(trash_of(tmp_path), [])
         assert not left.exists() and young.exists()
+
+    def test_a_table_that_cannot_be_deleted_does_not_keep_the_others(self, tmp_path: Path) -> None:
+        for name in ("a", "b", "c"):
+            new_table(tmp_path, name)
+            catalog(tmp_path).drop_table(f"shop.{name}")
+        trash = trash_of(tmp_path)
+        refused = trash.find("shop.b", "")
+
+        class Refusing(LocalStorage):
+            def overwrite(self, path: str, data: bytes) -> None:
+                if refused.id in path:
+                    raise StorageUnavailable("no", "")
+                super().overwrite(path, data)
+
+        deleted, failed = empty_trash(replace(trash, storage=Refusing()), trash.overdue(everything=True))
+        assert {entry.table for entry in deleted} == {"shop.a", "shop.c"}
+        assert [(entry.table, error.what) for entry, error in failed] == [("shop.b", "no")]
+        assert [entry.table for entry in trash.entries()] == ["shop.b"]
 
 
 class TestHostileEntries:

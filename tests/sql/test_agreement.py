@@ -44,6 +44,7 @@ _CONDITIONS = [
         "ts >= '2024-01-02 03:04:05'",
         "s > 'B'",
     ),
+    *("n > 0 AND x > 1", "x > 1 AND n > 0", "n < 0 OR x > 1"),  # one part decides for the whole condition
 ]
 _VALUES = [
     *("n", "n + 1", "n - 5", "n * 2", "NULL", "7", "n % 2", "abs(n)", "coalesce(n, 0)", "length(s)", "round(p)", "floor(p)"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, UsageError
-from paimon_cli.storage.capabilities import WrappedStorage, overlapping_writes
+from paimon_cli.storage.capabilities import WrappedStorage, keep_deleted, overlapping_writes
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.external_storage import AllowedPlaces, ExternalStorage, external_path, location_of, place_not_allowed
@@ -101,6 +101,35 @@ def test_calls_reach_the_storage_of_the_place(tmp_path: Path) -> None:
     assert not any(storage.exists(path) for path in ("/all/t/own", "/cold/x/f", "/all/elsewhere"))
     assert inner.asked == {"/all/t/own", "/all/t/s"}, "its own files stay with its own storage"
     assert stores["/all"].asked == {"/all/elsewhere"} and stores["/cold"].asked == {"/cold/x/f", "/cold/x"}
+
+
+def test_a_place_is_not_taken_for_one_whose_name_begins_like_it() -> None:
+    """Each has its own options: those of `/cold` might not open `/colder`, or lead elsewhere."""
+    for allowed in (("/cold", "/colder"), ("/colder", "/cold")):
+        stores = {"/cold": Recording(), "/colder": Recording()}
+        storage = ExternalStorage(Recording(), "/t", AllowedPlaces(allowed), stores.__getitem__)
+        for place in allowed:
+            storage.overwrite(f"{place}/f", place.encode())
+        assert {place: store.asked for place, store in stores.items()} == {place: {f"{place}/f"} for place in allowed}
+
+
+class Syncing(Recording):
+    """Remembers which directories were synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(path)
+
+
+def test_deletions_at_a_place_are_made_durable_there() -> None:
+    stores, inner = {"/cold": Syncing(), "/unused": Syncing()}, Syncing()
+    storage = ExternalStorage(inner, "/t", AllowedPlaces(tuple(stores)), stores.__getitem__)
+    keep_deleted(storage, "/cold/bucket-0")
+    keep_deleted(storage, "/t/snapshot")
+    assert inner.synced == ["/t/snapshot"] and stores["/cold"].synced == ["/cold/bucket-0"] and not stores["/unused"].synced
 
 
 class Storing(Recording):

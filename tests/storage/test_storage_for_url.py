@@ -111,3 +111,5 @@ def test_tasks_do_not_get_the_password_of_the_lock() -> None:
 def test_options_of_a_file_system_of_fsspec() -> None:
     options = {"fs.gs.token": "t", "fs.s3.region": "eu", "project": "p", "uri": "jdbc:x", "lock-acquire-timeout": "1 s"}
     assert file_system_options("gs", options) == {"token": "t", "project": "p"}
+    assert file_system_options("gs", {"fs.gs.project": "own", "project": "of all"}) == {"project": "own"}
+    assert file_system_options("s3", {"fs.s3a.key": "a", "key": "b"}) == {"key": "b"}

@@ -3,7 +3,8 @@
 A lease is a file `NAME-N` in a directory of its own, created with `put_if_absent`; the highest N counts. Its holder renews it
 by creating N + 1 and releases it by deleting it. A lease that was not renewed within its time to live has expired, and the
 service that creates the next number takes it over. The waiting service measures that time with its own clock, from when it
-first saw the file, so clocks need not agree.
+first saw the file, so clocks need not agree. Once a lease was released, numbers begin again: a file is the one that was seen only
+if it has the same number and modification time.
 
 A lease only avoids duplicate work. A holder that was paused for longer than the time to live may continue alongside the new
 holder; the checks of each commit keep the table correct.
@@ -32,6 +33,10 @@ _RENEWALS = 3
 _AT_ONCE = 8
 
 
+_File = tuple[int, int]
+"""The number of a lease and when its file was written, as the storage says (epoch millis)."""
+
+
 @dataclass
 class _Held:
     """A lease that this process holds; `lock` serialises renewal and release."""
@@ -56,7 +61,7 @@ class Leases:
     clock: Clock
     seconds: float = math.inf
     _held: dict[str, _Held] = field(default_factory=dict)
-    _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    _seen: dict[str, tuple[_File, int, int]] = field(default_factory=dict)
 
     def acquire(self, storage: Storage, directory: str) -> bool:
         """Take or renew the lease; returns whether this holder now has it. False while another holder keeps renewing it.
@@ -83,8 +88,8 @@ class Leases:
         held = self._held.get(directory)
         if held is not None:
             return self._renew(directory, held)
-        newest = max(self._numbers(storage, directory), default=0)
-        if newest and not self._has_ended(storage, directory, newest):
+        newest, written = max(self._files(storage, directory), default=(0, 0))
+        if newest and not self._has_ended(storage, directory, (newest, written)):
             return False
         if not self._put(storage, directory, newest + 1):
             return False
@@ -153,11 +158,11 @@ class Leases:
             self._delete(held.storage, directory, held.number - 1)
             return True
 
-    def _has_ended(self, storage: Storage, directory: str, newest: int) -> bool:
+    def _has_ended(self, storage: Storage, directory: str, newest: _File) -> bool:
         """Whether this file has been the newest one for its whole time to live."""
-        number, since, lives = self._seen.get(directory, (0, 0, 0))
-        if number != newest:
-            lives = self._lifetime(storage, self._path(directory, newest))
+        seen, since, lives = self._seen.get(directory, ((0, 0), 0, 0))
+        if seen != newest:
+            lives = self._lifetime(storage, self._path(directory, newest[0]))
             self._seen[directory] = newest, self.clock.now_millis(), lives
             return False
         return self.clock.now_millis() - since >= lives
@@ -175,10 +180,10 @@ class Leases:
         data = json.dumps(content).encode()
         return put_and_verify(storage, path, data) is Verified.OURS
 
-    def _numbers(self, storage: Storage, directory: str) -> list[int]:
+    def _files(self, storage: Storage, directory: str) -> list[_File]:
         entries = storage.list_directory(directory)
-        found = (parse_numbered(f"{self.name}-", entry.name) for entry in entries)
-        return [number for number in found if number is not None]
+        found = ((parse_numbered(f"{self.name}-", entry.name), entry.modified_millis) for entry in entries)
+        return [(number, written) for number, written in found if number is not None]
 
     def _delete(self, storage: Storage, directory: str, number: int) -> None:
         if number:
