@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.errors import Refused, StorageUnavailable
+from paimon_cli.options.option_catalog import Operation
 from paimon_cli.requests.compaction import CompactCall, CompactOptions
 from paimon_cli.requests.fields import Point, point_text
 from paimon_cli.requests.maintenance import AnalyzeOptions, ExpireOptions, RemoveOrphans, RescaleOptions
@@ -137,6 +138,7 @@ class Maintenance(OpenedTable):
 
         self.check_call()
         context = self.supported
+        context.check(Operation.COMMIT)
         found = analyze(context, () if options.only_rows else options.columns or None)
         return Planned(found, lambda: replace(found, snapshots=commit_analysis(context, found)))
 

@@ -58,6 +58,7 @@ NAMES_OF_KIND = {
     "preemptions records refused rewrites rewritten rounds rows rows_after rows_before rows_read "
     "rows_skipped_by_level runs_after runs_before schedules skipped_rows snapshots_removed sorted_runs "
     "space_amplification_after space_amplification_before space_amplification_percent space_limit_percent spills splits "
+    "splits_to_combine "
     "splits_to_merge stalls states stop_trigger storage_calls tables total_record_count trigger upgraded vector_rows "
     "delete_requests ranges "
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
@@ -376,7 +377,8 @@ HIDDEN_FIELDS = {
     "bytes_before files_after files_before levels",
     "BucketRow": "waiting_records visible_rows max_seq delete_rows updated max_level total_buckets",
     "HealthRow": "events_behind read_bytes read_requests buckets size snapshots uncompacted_seconds files",
-    "MaintainedTable": "error_code seconds consumers_expired tags_expired changelogs_expired partitions_expired left_bytes "
+    "MaintainedTable": "error_code uncompacted seconds consumers_expired tags_expired changelogs_expired partitions_expired "
+    "left_bytes "
     "orphan_bytes files_expired bytes_written files_after files_before",
     "IndexedBucketRow": "waiting_records visible_rows index_size max_seq delete_rows updated max_level total_buckets skew",
     "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",

@@ -241,6 +241,8 @@ def _parts(row: MaintainedTable, is_plan: bool, scarce: str) -> list[str]:
         parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
     if row.beyond_budget:
         parts.append(row.beyond_budget)
+    if row.uncompacted:
+        parts.append(f"not compacted: {row.uncompacted}")
     if row.left:
         parts.append(f"no {scarce} for {', '.join(row.left)}")
     return [*parts, f"{row.state}: {row.error}"] if row.error else parts

@@ -43,6 +43,9 @@ def headline(plan: ScanPlan, argument: str) -> tuple[str, str]:
     if isinstance(plan, ScanAnalysis):
         return _of_analysis(plan, argument)
     read = f"{counted(plan.files_to_read, 'file')} of {plan.files:,}, {human_size(plan.size)}"
+    if plan.splits_to_combine:
+        combined = f"{plan.splits_to_combine:,} of {counted(plan.splits, 'split')}"
+        return f"reads {read}; columns of rows are in several files, which are put together in {combined}", ""
     if not plan.splits_to_merge:
         return f"reads {read}; nothing has to be merged", ""
     merged = f"of {counted(plan.splits, 'split')} {plan.splits_to_merge:,} {'is' if plan.splits_to_merge == 1 else 'are'} merged"

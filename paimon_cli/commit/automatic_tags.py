@@ -8,7 +8,6 @@ since the newest such tag. So a tag that could not be created is created after a
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
@@ -22,6 +21,7 @@ from paimon_cli.options.choices import TagCreation, TagPeriod, TagPeriodFormat
 from paimon_cli.storage.capabilities import ServesVersions
 from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.threads import in_parallel
 
 BATCH_PREFIX = "batch-write-"
 _HOUR_MILLIS = 3_600_000
@@ -106,22 +106,17 @@ class AutomaticTags:
             return []
         if options.tag_automatic_creation == TagCreation.BATCH:
             return self._create_of_batch(made)
-        names = self.names(self.context.tags.names())
-        last = self.context.tags.find(names[-1]) if names else None
-        due = None if last is None else (self._time_of(names[-1]) or 0) + self.period
+        last_id, last_begin = self._newest()
+        due = None if last_begin is None else last_begin + self.period
         newest = self._time(made[-1])
         if newest is None or not self._is_due(newest, due):
             return []
-        ids = [number for number in self.context.snapshots.ids() if last is None or number > last.snapshot.id]
+        ids = [number for number in self.context.snapshots.ids() if number > last_id]
         created: list[str] = []
-        while ids:
-            position = bisect_left(ids, True, key=lambda number: self._reaches(number, due))
-            if position == len(ids):
-                break
-            snapshot = self.context.snapshots.find(ids[position])
+        # All of them, one after the other: their times need not rise, because clocks are set back and differ between machines.
+        for snapshot in in_parallel(self.context.snapshots.find, ids, self.context.read_threads):
             time = None if snapshot is None else self._time(snapshot)
-            ids = ids[position + 1 :]
-            if snapshot is None or time is None:
+            if snapshot is None or time is None or not self._is_due(time, due):
                 continue
             begin = time // self.period * self.period - self.period
             if options.tag_automatic_completion and due is not None:
@@ -144,11 +139,22 @@ class AutomaticTags:
     def _is_due(self, time: int, due: int | None) -> bool:
         return due is None or time - self.context.options.tag_creation_delay >= due + self.period
 
-    def _reaches(self, number: int, due: int | None) -> bool:
-        """Whether a snapshot is late enough for the next tag. Their times rise; one that has just expired is not."""
-        snapshot = self.context.snapshots.find(number)
-        time = None if snapshot is None else self._time(snapshot)
-        return time is not None and self._is_due(time, due)
+    def _newest(self) -> tuple[int, int | None]:
+        """The id of the latest snapshot with an automatic tag, and the begin of its period; 0 and None without one.
+
+        It is the tag of the latest period, unless somebody else has made one with the name of a period that had not begun.
+        """
+        newest, begin = 0, None
+        for name in reversed(self.names(self.context.tags.names())):
+            tag, named = self.context.tags.find(name), self._time_of(name)
+            if tag is None or named is None:
+                continue
+            if tag.snapshot.id > newest:
+                newest, begin = tag.snapshot.id, named
+            time = self._time(tag.snapshot)
+            if time is not None and named <= time:
+                break
+        return newest, begin
 
     def _time(self, snapshot: Snapshot) -> int | None:
         """The time of a snapshot that decides about its tag; None if it has no usable one."""

@@ -33,14 +33,14 @@ KNOWN_READERS: dict[str, tuple[KnownReader, ...]] = {
         KnownReader(
             "ClickHouse",
             "up to 26.7",
-            wrongly=_MERGED | {Obstacle.VECTORS},
+            wrongly=_MERGED | {Obstacle.VECTORS, Obstacle.COMBINED},
             report="https://github.com/ClickHouse/ClickHouse/issues/113360",
-            advice="it reads tables with a primary key as the union of all files",
+            advice="it reads tables as the union of all files",
         ),
         KnownReader(
             "ClickHouse",
             "with the change of 113460",
-            wrongly=frozenset({Obstacle.VECTORS}),
+            wrongly=frozenset({Obstacle.VECTORS, Obstacle.COMBINED}),
             refuses=_MERGED,
             report="https://github.com/ClickHouse/ClickHouse/pull/113460",
             advice="it refuses tables with a primary key unless paimon_allow_unmerged_primary_key_reads is set",

@@ -6,7 +6,7 @@ lengths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from paimon_cli.datatypes.data_type import (
     TIMESTAMP_ROOTS,
     DataField,
 )
-from paimon_cli.datatypes.internal_values import Timestamp, timestamp_text
+from paimon_cli.datatypes.internal_values import Timestamp, date_text, parse_date, timestamp_text
 from paimon_cli.errors import CommitUnknown, PaimonError, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
@@ -70,9 +70,9 @@ class Analysis:
     columns: tuple[AnalyzedColumn, ...]
     snapshots: tuple[Snapshot, ...] = ()
 
-    def to_json(self, ids: dict[str, int]) -> str:
-        """The statistics file. `ids`: the field id of each column."""
-        columns = {column.name: _column_json(column, ids[column.name]) for column in self.columns}
+    def to_json(self, fields: Mapping[str, DataField]) -> str:
+        """The statistics file. `fields`: of each column, by its name."""
+        columns = {column.name: _column_json(column, fields[column.name]) for column in self.columns}
         content = {
             "snapshotId": self.snapshot_id,
             "schemaId": self.schema_id,
@@ -83,12 +83,15 @@ class Analysis:
         return dump_java_json(content)
 
 
-def _column_json(column: AnalyzedColumn, field_id: int) -> dict[str, Any]:
+def _column_json(column: AnalyzedColumn, field: DataField) -> dict[str, Any]:
+    low, high = column.low, column.high
+    if field.type.root == "DATE" and low is not None and high is not None:
+        low, high = str(parse_date(low)), str(parse_date(high))  # Java's serializers read days since 1970
     content = {
-        "colId": field_id,
+        "colId": field.id,
         "distinctCount": column.distinct_count,
-        "min": column.low,
-        "max": column.high,
+        "min": low,
+        "max": high,
         "nullCount": column.null_count,
         "avgLen": column.avg_length,
         "maxLen": column.max_length,
@@ -120,8 +123,8 @@ def commit_analysis(context: TableContext, analysis: Analysis) -> tuple[Snapshot
     """Write the statistics file, and commit a snapshot of kind ANALYZE that names it. Returns the snapshot."""
     name = f"stats-{context.random.uuid()}-0"
     path = f"{context.layout.statistics_directory}/{name}"
-    ids = {column.name: column.id for column in context.schema.fields}
-    context.storage.write_new(path, analysis.to_json(ids).encode())
+    fields = {column.name: column for column in context.schema.fields}
+    context.storage.write_new(path, analysis.to_json(fields).encode())
     try:
         return Committer(context).commit_statistics(fresh_identity(context), name).snapshots
     except CommitUnknown:
@@ -186,12 +189,14 @@ class _Tally:
 
 
 def _text(value: Any, root: str) -> str | None:
-    """A value as Java's serializers read it: timestamps as date and time, dates as days since 1970. None for what they cannot:
-    years of more than four digits. Java's writers read the statistics with each commit, so that a wrong text would stop them.
+    """A value as text; timestamps as Java's serializers read them. None for what they cannot: years of more than four digits.
+    Java's writers read the statistics with each commit, so that a wrong text would stop them.
     """
     if isinstance(value, Timestamp):
         text = timestamp_text(value).replace("T", " ")
         return text if text[:4].isdigit() and text[4] == "-" else None
+    if root == "DATE":
+        return date_text(value)
     if root == "DECIMAL":
         return f"{value:f}"
     return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))

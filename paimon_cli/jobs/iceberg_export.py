@@ -100,6 +100,9 @@ def _check_splits(context: TableContext, splits: Sequence[Split]) -> None:
         raise Refused(what, "rows that wait for their buckets are merged when they are read", hint)
     for split in splits:
         path = context.bucket_path(*split.bucket.bucket_id)
+        if split.needs_merge and context.mode.combines_columns:
+            why = f"columns of rows in {path} are in several files (data-evolution.enabled), which Iceberg does not combine"
+            raise NotSupported(what, why, f"paimon-cli read {context.layout.argument} --output ROWS.parquet")
         if split.needs_merge:
             raise Refused(what, f"files of {path} hold several versions of a key", hint)
         for file in split.bucket.files:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paimon_cli.bucket.combined_columns import row_ranges
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
@@ -39,9 +40,10 @@ _LONG_ENOUGH = 2.0
 class ScanPlan(Summary):
     """What a scan reads and what it skips, by reason. `levels`: all, or the top level for `$ro`; `size`: bytes.
 
-    Splits are raw (files are read as they are), have deletion vectors (which mark `vector_rows` rows), or are merged (files hold
-    several versions of keys; `most_runs_merged`: the sorted runs of the worst bucket). `row_groups`: those of Parquet files that
-    a condition may skip, in tables that never merge (append tables, and tables with deletion vectors); None otherwise.
+    Splits are raw (files are read as they are), have deletion vectors (which mark `vector_rows` rows), are merged (files hold
+    several versions of keys; `most_runs_merged`: the sorted runs of the worst bucket), or combined (columns of rows are in
+    several files, and `rows` counts each row once). `row_groups`: those of Parquet files that a condition may skip, in tables
+    that never merge (append tables, and tables with deletion vectors); None otherwise.
     """
 
     snapshot_id: int | None
@@ -51,6 +53,7 @@ class ScanPlan(Summary):
     splits_raw: int
     splits_with_vectors: int
     splits_to_merge: int
+    splits_to_combine: int
     vector_rows: int
     rows: int
     size: int
@@ -107,14 +110,14 @@ class ScanAnalysis(ScanPlan):
 
 def explain_scan(scan: RowScan) -> ScanPlan:
     """Describe the plan of a scan. With a condition, file footers are read to count the row groups that it skips."""
-    plan = scan.plan
+    plan, combines = scan.plan, scan.context.mode.combines_columns
     raw = with_vectors = vector_rows = files = most_runs = 0
     groups: list[int] = [0, 0]
     skips_groups = scan.predicate is not None and not (scan.context.schema.primary_keys and scan.context.mode.reads_merge)
     for split in plan.splits:
         deleted = _deleted_rows(scan, split)
         files += len(split.files)
-        most_runs = max(most_runs, _merged_runs(split))
+        most_runs = max(most_runs, 0 if combines else _merged_runs(split))
         vector_rows += deleted
         raw += not deleted and not split.needs_merge
         with_vectors += deleted > 0
@@ -127,9 +130,10 @@ def explain_scan(scan: RowScan) -> ScanPlan:
         splits=len(plan.splits),
         splits_raw=raw,
         splits_with_vectors=with_vectors,
-        splits_to_merge=plan.splits_to_merge,
+        splits_to_merge=0 if combines else plan.splits_to_merge,
+        splits_to_combine=plan.splits_to_merge if combines else 0,
         vector_rows=vector_rows,
-        rows=plan.row_count,
+        rows=sum(map(_rows_once, plan.splits)) if combines else plan.row_count,
         size=plan.size,
         files_to_read=files,
         row_groups=groups[0] if skips_groups else None,
@@ -145,6 +149,11 @@ def _merged_runs(split: Split) -> int:
         return 0
     levels = [file.level for file in split.bucket.files]
     return levels.count(0) + len({level for level in levels if level > 0})
+
+
+def _rows_once(split: Split) -> int:
+    """The rows of a split whose files may hold columns of the same rows."""
+    return sum(members[0].row_count for members in row_ranges(split.bucket.files))
 
 
 def _deleted_rows(scan: RowScan, split: Split) -> int:

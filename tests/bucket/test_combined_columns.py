@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.bucket.combined_columns import row_ranges
+from paimon_cli.cli.scan_view import headline
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.foreign_reads import foreign_read_report
+from paimon_cli.invariants.known_readers import judged
 from paimon_cli.jobs.row_scan import Increment, ReadRequest, plan_rows
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, FileChanges
 from tests.commit.commit_tables import data_file
@@ -87,6 +90,37 @@ def test_such_tables_are_sound_and_only_read(evolved: TableContext) -> None:
         plan_rows(evolved, ReadRequest(increment=Increment("1", "3")))
     report = foreign_read_report(evolved, evolved.snapshot())
     assert not report.is_safe and [finding.code for finding in report.findings] == ["columns-in-several-files"]
+
+
+def test_what_cannot_be_done_is_said_without_hints_that_do_not_help(evolved: TableContext) -> None:
+    table = Table.open(evolved.url)
+    plan = table.scan().explain()
+    assert (plan.splits_to_combine, plan.splits_to_merge, plan.most_runs_merged, plan.rows) == (1, 0, 0, 7)
+    assert headline(plan, "t")[1] == ""
+    before = sorted(Path(evolved.url).rglob("*"))
+    for refused in (table.analyze, table.plan_analyze, table.export_iceberg):
+        with pytest.raises(NotSupported, match=r"data-evolution\.enabled") as refusal:
+            refused()
+        assert "compact" not in refusal.value.hint
+    assert sorted(Path(evolved.url).rglob("*")) == before, "no empty directory of statistics"
+
+
+def test_maintenance_does_what_it_can(evolved: TableContext) -> None:
+    Table.open(evolved.url).alter.set({"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"})
+    table = Table.open(evolved.url)
+    planned, done = table.plan_maintenance(), table.maintain()
+    assert planned.snapshots_expired == done.snapshots_expired == 3
+    assert planned.error is None and done.error is None
+    assert "data-evolution.enabled" in planned.uncompacted and done.uncompacted == planned.uncompacted
+    assert read(TableContext.open(evolved.url)) == ROWS
+    with pytest.raises(NotSupported):
+        table.compact()
+
+
+def test_which_readers_do_not_combine(evolved: TableContext) -> None:
+    report = foreign_read_report(evolved, evolved.snapshot())
+    results = {engine: [reader.result for reader in judged(report, engine).readers] for engine in ("clickhouse", "polars")}
+    assert results == {"clickhouse": ["wrong", "wrong"], "polars": ["wrong"]}
 
 
 def files(*ranges: tuple[int | None, int, int]) -> list[DataFileMeta]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.tags import expired_tags
+from paimon_cli.maintain.tags import create_tag, expired_tags
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import Meddler, raising
 from tests.tables import compact, make_table, write
@@ -174,6 +175,57 @@ def test_tags_that_could_not_be_created_follow_all_at_once(tmp_path: Path, compl
     assert tags(late) == {}
     commit(late, "2026-11-25T03:00")
     assert tags(late) == tags(in_time) and len(tags(late)) > 3
+
+
+@pytest.mark.parametrize("completion", ["false", "true"])
+def test_clocks_that_go_back(tmp_path: Path, completion: str) -> None:
+    """What one process of Java creates that looks at each snapshot in turn. Our own commits never go back, but others' do."""
+    hours = ["10:30", "09:10", "10:50", "09:00", "12:10", "08:30", "11:59", "13:59", "11:00", "14:00", "15:30"]
+    url = made(tmp_path, tag__creation_period="hourly", tag__automatic_completion=completion)
+    for number, at in enumerate(hours[:-1], 1):
+        context = commit(url, f"2026-11-28T{at}", **{"tag.automatic-creation": "none"})
+        path = Path(url.removeprefix("file://"), "snapshot", f"snapshot-{number}")
+        path.write_text(re.sub(r'"timeMillis" ?: ?\d+', f'"timeMillis": {millis(f"2026-11-28T{at}")}', path.read_text()))
+        assert context.reopened().snapshots.get(number).time_millis == millis(f"2026-11-28T{at}")
+    commit(url, f"2026-11-28T{hours[-1]}")
+    found: dict[str, int] = {}
+    due: int | None = None
+    for number, at in enumerate(hours, 1):
+        hour = int(at[:2])
+        if due is None or hour >= due + 1:
+            begin = due if due is not None and completion == "true" else hour - 1
+            found[f"2026-11-28 {begin:02}"], due = number, begin + 1
+    assert tags(url) == found and len(found) > 3
+
+
+def test_a_tag_of_a_period_to_come_does_not_end_the_others(tmp_path: Path) -> None:
+    url = made(tmp_path)
+    commit(url, "2026-11-28T12:00")
+    commit(url, "2026-11-29T12:00")
+    for name, number in (("2026-12-31", 1), ("2026-12-30", 1)):
+        create_tag(TableContext.open(url), name, number)
+    commit(url, "2026-11-30T12:00")
+    assert tags(url) == {"2026-11-27": 1, "2026-11-28": 2, "2026-11-29": 3, "2026-12-30": 1, "2026-12-31": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({"tag.creation-period": "hourly"}, {"tag.creation-period": "two-hours"}, {"2026-11-28 08": 1, "2026-11-28 10": 3}),
+        ({"tag.creation-period": "two-hours"}, {"tag.creation-period": "hourly"}, {"2026-11-28 06": 1, "2026-11-28 10": 2}),
+        ({}, {"tag.period-formatter": "without_dashes"}, {"2026-11-27": 1, "20261127": 1}),
+        ({}, {"tag.creation-period": "hourly"}, {"2026-11-27": 1, "2026-11-28 08": 1, "2026-11-28 10": 2, "2026-11-28 12": 3}),
+    ],
+)
+def test_other_periods_and_names_from_now_on(
+    tmp_path: Path, before: dict[str, str], after: dict[str, str], found: dict[str, int]
+) -> None:
+    url = made(tmp_path)
+    commit(url, "2026-11-28T09:30", **before)
+    commit(url, "2026-11-28T11:10", **after)
+    commit(url, "2026-11-28T13:20", **after)
+    expected = {**found, "2026-11-28 12": 3} if before.get("tag.creation-period") == "two-hours" else found
+    assert tags(url) == expected
 
 
 @pytest.mark.parametrize(

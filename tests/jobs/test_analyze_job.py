@@ -49,7 +49,10 @@ def statistics(context: TableContext) -> dict[str, Any]:
 def test_the_file_holds_what_java_reads(tmp_path: Path) -> None:
     context = made(tmp_path)
     write(context, ROWS[:1])
-    (snapshot,) = commit_analysis(context, analyze(context))
+    analysis = analyze(context)
+    (day,) = (column for column in analysis.columns if column.name == "day")
+    assert (day.low, day.high) == ("1969-12-31", "2020-01-02"), "what people see is a date"
+    (snapshot,) = commit_analysis(context, analysis)
     assert (snapshot.commit_kind, snapshot.delta_record_count, snapshot.operation) == (ANALYZE, 0, None)
     found = statistics(context)
     stored = sum(entry.file.file_size for entry in context.manifests.live_entries(snapshot))

@@ -375,6 +375,7 @@ def _noted(what: TableRound, turn: Turn, done: TurnDone, millis: int) -> TableRo
         lost_read=done.account.lost_read,
         lost_written=done.account.lost_written,
         beyond_budget=turn.beyond_budget,
+        uncompacted=turn.uncompacted,
     )
 
 

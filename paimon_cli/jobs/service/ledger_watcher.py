@@ -117,6 +117,8 @@ class LedgerWatcher:
         if done.beyond_budget:
             name = shown_name(done.table)
             self._warn_once(f"{name}: {done.beyond_budget}; it is passed over until then", f"beyond the budget: {name}")
+        if done.uncompacted:
+            self._warn_once(f"{shown_name(done.table)} is not compacted: {done.uncompacted}")
         self.inner.table_done(done)
 
     def _announce_again(self, begun: LedgerRound) -> None:

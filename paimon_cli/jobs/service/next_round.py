@@ -149,7 +149,7 @@ def _decided(table: ServedTable, turn: Turn) -> RoundDecision:
         turn.budget.left_size,
         ", ".join(expiring),
         "; ".join([*why, *([reasons_of(plan.tasks)] if plan.tasks else [])]),
-        "; ".join(skipped_reasons(skipped)),
+        "; ".join([*skipped_reasons(skipped), *([turn.uncompacted] if turn.uncompacted else [])]),
         _lines(table, own),
         None if turn.problem is None else turn.problem.message,
         (table.source_of_reads or NO_SOURCE) if turn.is_by_goal else "",

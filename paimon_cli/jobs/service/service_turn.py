@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.errors import NotSupported, PaimonError, TookTooLong
 from paimon_cli.history.live_files import LazyBuckets
@@ -63,7 +64,8 @@ class Turn:
     gave the scores.
     `findings`: None if the table was not examined; `of_policy`: those about the lines that meet it. `lag`: of the newest commit
     of `ingest`; None if none was seen.
-    `problem`: why it cannot be compacted, if there is more to do than that.
+    `problem`: why it cannot be compacted, if there is more to do than that; `uncompacted`: the same where that is no failure,
+    because the table is of such a kind, and all is to be done that can be.
     """
 
     table: str
@@ -94,6 +96,7 @@ class Turn:
     of_policy: Findings = field(default_factory=dict)
     lag: ReadLag | None = None
     problem: PaimonError | None = None
+    uncompacted: str = ""
     is_by_goal: bool = False
     is_shared: bool = False
     policy: TablePolicy = NO_POLICY
@@ -223,13 +226,15 @@ def look(
         if not request.partition and not request.bucket:
             examined = ExaminedTable.as_planned(context, table, snapshot, buckets)
 
-    problem: NotSupported | None = None
+    problem, uncompacted = None, ""
     try:
         plan = plan_compaction(context, request, states=states, on_files=keep)
     except NotSupported as error:
         if not upkeep.expiries and not cleans_orphans:
             raise
-        plan, problem = CompactionPlan(context.snapshots.latest_id()), error
+        plan = CompactionPlan(context.snapshots.latest_id())
+        is_of_kind = why_not_compactable(context) is not None
+        problem, uncompacted = (None, str(error)) if upkeep.whole and is_of_kind else (error, "")
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket):
             states[decision.bucket_id] = decision.state
@@ -259,6 +264,7 @@ def look(
         findings=findings,
         lag=lag,
         problem=problem,
+        uncompacted=uncompacted,
         is_by_goal=request.merges is not None,
     )
 
