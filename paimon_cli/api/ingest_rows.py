@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_cli.api.ingest_schema import EventColumns, FollowingTable, refused_kinds, sequence_column
 from paimon_cli.datatypes.arrow_types import arrow_type
@@ -16,7 +15,7 @@ from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, PaimonError, UsageError
 from paimon_cli.ingest.changes.change_rows import ChangeRows, rows_of
-from paimon_cli.ingest.changes.derived_columns import event_millis
+from paimon_cli.ingest.changes.derived_columns import newest_millis
 from paimon_cli.ingest.changes.event_lines import BadEvent, Positions
 from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.key_images import KeyImages
@@ -92,8 +91,7 @@ class EventTable(FollowingTable):
         return self._typed(rows, events, schema, bad)
 
     def _note_time(self, events: TableEvents) -> None:
-        newest = None if (millis := event_millis(events)) is None else pc.max(millis).as_py()
-        if newest is not None:
+        if (newest := newest_millis(events)) is not None:
             self.newest_millis = max(newest, self.newest_millis or newest)
 
     def _sequenced(self, rows: ChangeRows, events: TableEvents, path: str, bad: list[BadEvent]) -> ChangeRows:

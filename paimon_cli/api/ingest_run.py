@@ -128,7 +128,7 @@ class IngestRun:
             self.letters.expect_room()
             marks = BlockMarks(key, part, previous)
             self._apply(part, marks)
-            previous = marks.end()
+            previous = marks.end
         self._block = None
         return previous
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from paimon_cli.api.definition import create_defined
 from paimon_cli.api.runtime import Runtime
@@ -30,10 +31,11 @@ class IngestSite:
     allow_unsafe_commit: bool = False
     table: Writing | None = None
 
-    @property
+    @cached_property
     def writing(self) -> Runtime:
-        """How rows are written: in this process."""
-        return replace(self.runtime, engine="local")
+        """How rows are written: in this process, by one engine for all commits."""
+        runtime = replace(self.runtime, engine="local")
+        return replace(runtime, given_engine=runtime.open_engine())
 
     def opened(self, name: str) -> Writing | None:
         """The table, with its own options; None if it does not exist."""

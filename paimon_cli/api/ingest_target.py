@@ -137,7 +137,7 @@ class IngestTarget(EventTable):
         block, end, self.block, self.end = self.block, self.end, [], None
         if end is not None:
             block = [PlacedRows(rows.filter(pa.array(at < end)), at[at < end]) for rows, at, _ in block]
-        mark = marks.end() if end is None else marks.before(end)
+        mark = marks.end if end is None else marks.before(end)
         if mark is not None:
             self.pending[marks.key] = mark
         parts = [part for part in block if part.rows.num_rows]

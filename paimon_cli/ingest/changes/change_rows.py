@@ -143,8 +143,8 @@ def _ordered(
     kinds[moved[row] & ~retraction] = RowKind.INSERT
     kinds[retraction] = RowKind.UPDATE_BEFORE
     kinds[(retraction & moved[row]) | deletion] = RowKind.DELETE
-    places = pa.array(place)
-    return ChangeRows({name: cells.take(places) for name, cells in columns.items()}, kinds, event[row], incomplete)
+    cells = pa.RecordBatch.from_arrays(list(columns.values()), list(columns)).take(pa.array(place)).columns if columns else ()
+    return ChangeRows(dict(zip(columns, cells, strict=True)), kinds, event[row], incomplete)
 
 
 def _both(before: pa.Array, after: pa.Array) -> pa.Array:

@@ -70,18 +70,25 @@ class MetadataColumn:
         return pa.repeat(topic if self.fact == "topic" else pa.scalar(int(number), pa.int32()), count)
 
 
-def event_millis(events: TableEvents) -> pa.Array | None:
-    """When each change was made, in epoch millis; None if the events do not say it."""
+def newest_millis(events: TableEvents) -> int | None:
+    """When the newest of the changes was made, in epoch millis; None if the events do not say it."""
+    found = _told_times(events)
+    newest = None if found is None else pa.compute.max(found[0]).as_py()
+    return None if found is None or newest is None else newest * found[1]
+
+
+def _told_times(events: TableEvents) -> tuple[pa.Array, int] | None:
+    """The times of changes as the events tell them, and how many milliseconds a unit of them is; None if they do not."""
     for path, millis in _TIMES.get(events.format.name, ()):
         found = events.read.part(path)
         if found is not None and pa.types.is_integer(found.type):
-            return pa.compute.multiply(found.cast(pa.int64()), millis)
+            return found.cast(pa.int64()), millis
     return None
 
 
 def _times(events: TableEvents) -> pa.Array:
-    if (counted := event_millis(events)) is not None:
-        return counted.cast(pa.timestamp("ms", "UTC"))
+    if (told := _told_times(events)) is not None:
+        return pa.compute.multiply(*told).cast(pa.timestamp("ms", "UTC"))
     if events.format.name not in _TIMES:
         raise UsageError("--metadata-column op_ts", f"events of {events.format.name} have no time", "leave it out")
     return pa.nulls(len(events.read.lines), pa.timestamp("ms", "UTC"))

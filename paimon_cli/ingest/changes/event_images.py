@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,16 @@ class Images:
 
     def column(self, name: str) -> pa.Array:
         return self.columns[name] if name in self.columns else pa.nulls(len(self.present))
+
+    @property
+    def doubles(self) -> list[str]:
+        """The columns that were read as DOUBLE."""
+        return [name for name, cells in self.columns.items() if cells.type == _DOUBLE]
+
+    def with_texts(self, names: Collection[str], text: Callable[[pa.Array], pa.Array]) -> Images:
+        """The images in which these columns, where they are texts, are others."""
+        columns = {n: text(one) if n in names and pa.types.is_string(one.type) else one for n, one in self.columns.items()}
+        return Images(self.present, columns)
 
     def slice(self, rows: slice) -> Images:
         """The images of consecutive rows."""

@@ -20,6 +20,7 @@ from paimon_cli.datatypes.data_type import (
     BYTES,
     DATE,
     INTEGER_ROOTS,
+    MAX_LENGTH,
     STRING,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
@@ -119,16 +120,14 @@ def _fitted(cells: pa.Array, form: ValueForm, target: DataType) -> pa.Array:
 
 def _meant_by_column(cells: pa.Array, form: ValueForm, target: DataType) -> pa.Array:
     """Values without a declared type, as the column takes them: a text, or a value of JSON."""
+    if isinstance(target, StringType):
+        return _as_text(cells, target)
     if pa.types.is_string(cells.type):
-        if isinstance(target, StringType):
-            return cast_column(cells, target)
         if target.root in BINARY_ROOTS:
             return cast_column(bytes_of(cells), target)
         if isinstance(target, NestedType):
             return _nested(cells, target)
         return parse_text(cells, target, UTC_FORM)
-    if isinstance(target, StringType):
-        return cast_column(text_of_json(cells), target)
     if isinstance(target, DecimalType) and pa.types.is_floating(cells.type):
         return parse_text(double_texts(cells), target, UTC_FORM)
     if target.root == "BOOLEAN" and pa.types.is_integer(cells.type):
@@ -136,6 +135,12 @@ def _meant_by_column(cells: pa.Array, form: ValueForm, target: DataType) -> pa.A
     if form.form == "days" and target.root == DATE.root and pa.types.is_integer(cells.type):
         return _days(cells, form)
     return cast_column(_exact(cells, target), target, ROUNDING)
+
+
+def _as_text(cells: pa.Array, target: StringType) -> pa.Array:
+    """Values of JSON, whose texts are valid Unicode, as texts of this length."""
+    texts = text_of_json(cells)
+    return texts if target.length == MAX_LENGTH else cast_column(texts, target)
 
 
 def _exact(cells: pa.Array, target: DataType) -> pa.Array:
@@ -159,7 +164,7 @@ def text_of_json(cells: pa.Array) -> pa.Array:
         return double_texts(cells)
     if pa.types.is_boolean(cells.type):
         return text_of(cells, BOOLEAN)
-    return cells.cast(pa.string())
+    return cells if pa.types.is_string(cells.type) else cells.cast(pa.string())
 
 
 def _integers(cells: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ from paimon_cli.ingest.changes.event_images import (
     rounded_rows,
     surrogate_in,
 )
-from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines
+from paimon_cli.ingest.changes.event_lines import BadEvent, EventLines, parsed_objects
 from paimon_cli.ingest.changes.json_shapes import (
     MAX_LEVELS,
     JsonKind,
@@ -33,6 +33,12 @@ from paimon_cli.ingest.changes.json_shapes import (
     shape_of,
 )
 from paimon_cli.ingest.changes.read_events import ReadEvents, ReadParts
+from paimon_cli.ingest.changes.whole_numbers import (
+    events_with_whole_numbers,
+    number_texts,
+    rows_in_doubt,
+    with_quoted_numbers,
+)
 from paimon_cli.ingest.json_rows import parsed_line
 
 _FIRST_EVENTS = 8
@@ -54,17 +60,18 @@ class ImageReader:
         numbers: Mapping[str, pa.DataType],
         bad: list[BadEvent],
         table: str,
+        numeric: Set[str] = frozenset(),
         *,
         tells_absent: bool = False,
     ) -> ReadEvents:
         """The rows of these events. Events that are no JSON objects are added to `bad`, and left out.
 
-        `numbers`: Arrow types of columns whose numbers must be exact. `tells_absent`: a null in a partial image must be told from
-        a column that it lacks, which Arrow does not do.
+        `numbers`: Arrow types of columns whose numbers must be exact; `numeric`: columns that are no text. `tells_absent`: a null
+        in a partial image must be told from a column that it lacks, which Arrow does not do.
         """
         if not tells_absent:
             self._learn_first(lines)
-            if self.shape and (found := self._by_arrow(lines, numbers)) is not None:
+            if self.shape and (found := self._by_arrow(lines, numbers, numeric)) is not None:
                 return found
         kept, objects = list[int](), list[dict[str, Any]]()
         for index in range(len(lines)):  # events that differ from all before; Arrow reads those that follow
@@ -77,9 +84,9 @@ class ImageReader:
                 objects.append(parsed)
         if len(kept) < len(lines):
             lines = lines.take(np.array(kept, np.int64))
-        if not tells_absent and len(lines) and (found := self._by_arrow(lines, numbers)) is not None:
+        if not tells_absent and len(lines) and (found := self._by_arrow(lines, numbers, numeric)) is not None:
             return found
-        return self._by_python(lines, objects, numbers, bad, table)
+        return self._by_python(lines, objects, numbers, numeric, bad, table)
 
     def cut_schema(
         self, lines: EventLines, places: Indices, numbers: Mapping[str, pa.DataType], joints: Set[str]
@@ -118,11 +125,17 @@ class ImageReader:
             return str(problem)
         return ""
 
-    def _by_arrow(self, lines: EventLines, numbers: Mapping[str, pa.DataType]) -> ReadEvents | None:
+    def _by_arrow(
+        self, lines: EventLines, numbers: Mapping[str, pa.DataType], numeric: Set[str], quoted: Sequence[str] = ()
+    ) -> ReadEvents | None:
+        """`quoted`: columns whose numbers are read as texts, because some are whole and others have a point."""
+        if quoted:
+            numbers = {**numbers, **dict.fromkeys(quoted, pa.string())}
         if self._schema is None or self._schema[:2] != (numbers, self.shape):
             self._schema = numbers, self.shape, _schema_of_events(self.shape, self.keys, numbers)
         schema = self._schema[2]
-        table = None if schema is None else lines.parsed(schema, "error")
+        texts = with_quoted_numbers(lines.texts, quoted) if quoted else lines.texts
+        table = None if schema is None else parsed_objects(texts, schema, "error")
         if table is None:
             return None
         columns = {name: one_array(table[name]) for name in table.column_names}
@@ -140,6 +153,12 @@ class ImageReader:
                 return None
             after, before, event = found
             parts = columns
+        if quoted:
+            after, before = (one.with_texts(quoted, number_texts) for one in (after, before))
+        elif doubles := sorted({*after.doubles, *before.doubles} - numeric):
+            in_doubt = rows_in_doubt((after, before), doubles, len(event))
+            if len(events_with_whole_numbers(lines, event, in_doubt, doubles)):
+                return self._by_arrow(lines, numbers, numeric, doubles)
         if rounded_rows(after).any() or rounded_rows(before).any():
             return None
         if keys.is_partial:
@@ -152,6 +171,7 @@ class ImageReader:
         lines: EventLines,
         objects: Sequence[dict[str, Any]],
         numbers: Mapping[str, pa.DataType],
+        numeric: Set[str],
         bad: list[BadEvent],
         table: str,
     ) -> ReadEvents:
@@ -178,7 +198,8 @@ class ImageReader:
         images = []
         for image in ([after for after, _ in rows], [before for _, before in rows]):
             columns = {
-                n: column_of([None if o is None else o.get(n) for o in image], s, numbers.get(n)) for n, s in names.items()
+                n: column_of([None if o is None else o.get(n) for o in image], s, numbers.get(n), is_text=n not in numeric)
+                for n, s in names.items()
             }
             images.append(Images(np.array([one is not None for one in image], bool), columns))
         outside = {k: s for k, s in self.shape.items() if k not in (keys.after, keys.before) and (keys.after or k not in names)}

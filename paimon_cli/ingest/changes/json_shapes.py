@@ -122,12 +122,20 @@ def pointed_text(value: Any) -> str | None:
     return text if "." in number else f"{number}.{exponent}{power}"
 
 
-def column_of(values: list[Any], shape: Shape, numbers: pa.DataType | None) -> pa.Array:
+def _is_finite_fraction(value: Any) -> bool:
+    """Whether a number, or none, has the same text as the DOUBLE that is made of it."""
+    return value is None or (not isinstance(value, int) and math.isfinite(float(value)))
+
+
+def column_of(values: list[Any], shape: Shape, numbers: pa.DataType | None, *, is_text: bool = False) -> pa.Array:
     """Parsed values as Arrow would have read them, and as text if they are JsonKind.MIXED. Raises `UnicodeEncodeError`,
-    `pa.ArrowInvalid`. With `numbers` (as in `arrow_of`) they are texts that tell numbers from texts.
+    `pa.ArrowInvalid`. With `numbers` (as in `arrow_of`) they are texts that tell numbers from texts. `is_text`: they become text,
+    in which whole numbers have no point, and none is infinite.
     """
     if numbers is not None:
         return pa.array(list(map(pointed_text, values)), pa.string())
+    if shape == JsonKind.FLOAT and is_text and not all(map(_is_finite_fraction, values)):
+        return pa.array([cell_text(value) for value in values], pa.string())
     if shape == JsonKind.FLOAT and not any(isinstance(value, int) and abs(value) >= EXACT_INTEGER for value in values):
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     if shape in (JsonKind.BOOL, JsonKind.INT):

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -90,8 +91,9 @@ class BlockMarks:
     lines: EventLines
     previous: Mark | None = None
 
+    @cached_property
     def end(self) -> Mark | None:
-        """The mark after the whole block."""
+        """The mark after the whole block, which all tables take."""
         return Mark(self.lines.end, digest(self.lines.text(-1))) if len(self.lines) else self.previous
 
     def before(self, position: int) -> Mark | None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.data_type import DecimalType
+from paimon_cli.datatypes.data_type import DecimalType, StringType
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.debezium_types import EventSchema
 from paimon_cli.ingest.changes.event_cuts import EventPart
@@ -23,6 +23,7 @@ from paimon_cli.ingest.changes.image_reader import ImageReader
 from paimon_cli.ingest.changes.mysql_types import form_of_mysql
 from paimon_cli.ingest.changes.read_events import ReadEvents, ReadParts
 from paimon_cli.ingest.changes.table_events import Codes, SourceTable, TableEvents, Wanted
+from paimon_cli.ingest.changes.whole_numbers import doubles_as_text, events_with_whole_numbers, rows_in_doubt
 
 MAX_TABLES = 10_000
 """Tables of one stream. More names than that come from a source that makes them up."""
@@ -43,6 +44,13 @@ class TablePart:
         return int(self.operations[0]) == EventKind.TRUNCATE
 
     @property
+    def numeric(self) -> frozenset[str]:
+        """The columns that are known to be no text."""
+        declared = {} if self.schema is None else {name: form.type for name, form in self.schema.columns.items()}
+        types = {**self.wanted.types, **declared}
+        return frozenset(name for name, kind in types.items() if not isinstance(kind, StringType))
+
+    @property
     def numbers(self) -> dict[str, pa.DataType]:
         """Arrow types of the columns whose numbers must be exact, or told from texts."""
         if self.schema is not None:
@@ -59,24 +67,35 @@ class TableReader:
 
     def read_cut(self, parts: Sequence[TablePart], lines: EventLines, framed: FramedEvents) -> dict[int, TableEvents]:
         """The rows of those parts, by their index, whose events were cut, and are as they were before."""
-        alike, order = dict[pa.Schema, list[int]](), self.format.order
+        alike, order = dict[tuple[pa.Schema, tuple[str, ...]], list[int]](), self.format.order
         joints = order.joints(EventPart.IMAGES) if order is not None else frozenset[str]()
         for index, part in enumerate(parts):
             if part.truncates or self._tells_absent(part) or not (framed.at[part.places] >= 0).all():
                 continue
             schema = self._reader(part.table, lines).cut_schema(lines, part.places, part.numbers, joints)
             if schema is not None:
-                alike.setdefault(schema, []).append(index)
+                row = schema.field(0).type
+                doubles = doubles_as_text(row.value_type if pa.types.is_list(row) else row, part.numeric)
+                alike.setdefault((schema, doubles), []).append(index)
         found = dict[int, TableEvents]()
-        for schema, chosen in alike.items():
-            for index, events in self._read_alike([(index, parts[index].places) for index in chosen], schema, lines, framed):
+        for (schema, doubles), chosen in alike.items():
+            places = [(index, parts[index].places) for index in chosen]
+            for index, events in self._read_alike(places, schema, doubles, lines, framed):
                 found[index] = self._events(parts[index], events, parts[index].operations, [])
         return found
 
     def _read_alike(
-        self, tables: Sequence[tuple[int, Indices]], schema: pa.Schema, lines: EventLines, framed: FramedEvents
+        self,
+        tables: Sequence[tuple[int, Indices]],
+        schema: pa.Schema,
+        doubles: Sequence[str],
+        lines: EventLines,
+        framed: FramedEvents,
     ) -> Iterator[tuple[int, ReadEvents]]:
-        """The rows of tables with these columns, read as one table of Arrow, without those of tables that it cannot read."""
+        """The rows of tables with these columns, read as one table of Arrow, without those of tables that it cannot read.
+
+        `doubles`: columns that become text, in which it cannot tell whole numbers from others.
+        """
         order = np.concatenate([places for _, places in tables])
         at, keys = framed.at[order], self.format.images
         table = parsed_objects(framed.cut.parts[EventPart.IMAGES].of(at).texts(), schema, "error")
@@ -85,17 +104,20 @@ class TableReader:
         if images is None:  # an event of one table is not to slow the others
             half = len(tables) // 2
             for some in (tables[:half], tables[half:]) if half else ():
-                yield from self._read_alike(some, schema, lines, framed)
+                yield from self._read_alike(some, schema, doubles, lines, framed)
             return
         after, before, event = images
-        rounded = rounded_rows(before) | rounded_rows(after)
+        ordered, begin = lines.sharing(order), 0
+        refused = rounded_rows(before) | rounded_rows(after)
+        in_doubt = rows_in_doubt((before, after), doubles, len(event))
+        if in_doubt.any():
+            refused |= np.isin(event, events_with_whole_numbers(ordered, event, in_doubt, doubles))
         if keys.is_partial:
             before = overlaid(before, after)
-        ordered, begin = lines.sharing(order), 0
         for index, places in tables:
             end = begin + len(places)
             first, last = np.searchsorted(event, (begin, end)).tolist()
-            if not rounded[first:last].any():
+            if not refused[first:last].any():
                 rows, parts = slice(first, last), FrameParts(framed, at[begin:end])
                 read = ordered.slice(begin, len(places)), event[rows] - begin, before.slice(rows), after.slice(rows)
                 yield index, ReadEvents(*read, parts, keys)
@@ -106,7 +128,7 @@ class TableReader:
         bad, positions = list[BadEvent](), lines.positions
         tells_absent = self._tells_absent(part)
         reader = self._reader(part.table, lines)
-        read = reader.read(lines, part.numbers, bad, part.table.name, tells_absent=tells_absent)
+        read = reader.read(lines, part.numbers, bad, part.table.name, part.numeric, tells_absent=tells_absent)
         operations = part.operations
         if len(read.lines) < len(positions):
             operations = operations[np.isin(positions, read.lines.positions)]

@@ -15,7 +15,7 @@ from paimon_cli.datatypes.data_type import DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
-from paimon_cli.ingest.changes.derived_columns import event_millis
+from paimon_cli.ingest.changes.derived_columns import newest_millis
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
 from paimon_cli.ingest.changes.event_lines import BadEvent, event_blocks, lines_of, parsed_objects
@@ -458,8 +458,8 @@ def test_the_type_of_a_column_is_not_that_of_a_key_of_the_event(is_cut: bool) ->
     decoder = EventDecoder(EVENT_FORMATS["debezium"], wanted=lambda _: Wanted({"ts_ms": DecimalType(10, 2)}))
     (found,) = decoded("debezium", text, decoder=decoder).events
     assert found.read.after.columns["ts_ms"].to_pylist() == [Decimal("12.50")]
-    millis = event_millis(found)
-    assert millis is not None and millis.to_pylist() == [event["source"]["ts_ms"]]
+    millis = newest_millis(found)
+    assert millis == event["source"]["ts_ms"]
 
 
 def test_a_text_that_ends_within_a_string_does_not_go_on_in_the_next_one() -> None:
