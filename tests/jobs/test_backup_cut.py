@@ -11,6 +11,7 @@ import pytest
 from paimon_cli.errors import NotSupported
 from paimon_cli.jobs import backup_cut
 from paimon_cli.jobs.backup_cut import HeldCut
+from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.retention import write_consumer
 from tests.tables import make_table, write
 
@@ -39,3 +40,18 @@ def test_what_is_released_is_not_held_again_by_a_renewal_at_work(tmp_path: Path,
         assert renewing.wait(20)
         raise NotSupported("the table cannot be copied")
     assert not context.storage.exists(context.layout.consumer(cut.name))
+
+
+def test_what_an_earlier_run_holds_is_not_released(tmp_path: Path) -> None:
+    """The next run goes on where that one ended; only branches that this run was the first to hold are let go."""
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    write(context, [{"id": 1}])
+    create_branch(context, "new", None, 1)
+    HeldCut("one").hold(context, 1)
+    cut = HeldCut("one")
+    with pytest.raises(NotSupported), cut.renewed():
+        cut.hold(context, 1)
+        cut.hold(context.seen_from("new"), 1)
+        raise NotSupported("the table cannot be copied")
+    assert context.storage.exists(context.layout.consumer(cut.name))
+    assert not context.storage.exists(context.layout.of_branch("new").consumer(cut.name))

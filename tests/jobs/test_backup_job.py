@@ -402,6 +402,15 @@ def test_keep_expires_old_versions_of_the_copy(tmp_path: Path) -> None:
     assert backup(later, copy, keep="30d").snapshots == 0, "what is too old is not copied again"
 
 
+def test_readers_that_went_on_have_done_so_in_the_copy(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    for number in (1, 3, 2):
+        reset_consumer(table, "reader", number)
+        backup(table, copy)
+        assert [(c.name, c.next_snapshot) for c in consumers(opened(copy))] == [("reader", number)], "none of a backup"
+
+
 def test_of_an_old_table_the_newest_version_is_kept(tmp_path: Path) -> None:
     table, copy = rich_table(tmp_path), tmp_path / "copy"
     backup(replace(table, clock=ShiftedClock(40 * 86_400_000)), copy, keep="30d")

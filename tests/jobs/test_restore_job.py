@@ -16,14 +16,17 @@ from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.commit.commit_records import all_records
 from paimon_cli.errors import DamagedFile, NotFound, PaimonError, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.clone_job import clone_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.restore_job import Restored, restore_table
+from paimon_cli.maintain import restore_as_new
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.retention import consumers
-from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, IndexFileMeta, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.requests.backup import RestoreOptions
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.local_storage import LocalStorage
@@ -129,6 +132,59 @@ def test_the_history_up_to_a_version(tmp_path: Path, copied: TableContext) -> No
     for number in numbers[:2]:
         assert rows(new, snapshot_id=number) == rows(copied, snapshot_id=number)
     check_whole(new)
+
+
+def test_a_branch_that_begins_at_the_version_is_part_of_its_history(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    fill(table, 4)
+    create_branch(table, "try", None, 3)
+    write(table.at_branch("try"), [{"k": 1, "v": "later"}])
+    backup(table, tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "new", history=True, snapshot=3)
+    new = opened(tmp_path / "new")
+    assert new.snapshots.ids() == [1, 2, 3] and new.at_branch("try").snapshots.ids() == [3]
+    assert rows(new.at_branch("try")) == rows(table, snapshot_id=3)
+
+
+def test_what_was_committed_after_the_version_can_be_committed_again(tmp_path: Path) -> None:
+    """Its snapshots are not in the new table, so their records must not be, either: a job repeats what it lost."""
+    table = new_table(tmp_path)
+    for number in range(1, 5):
+        write(table, [{"k": number, "v": "a"}], commit_user="job", commit_id=number)
+    backup(table, tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "new", history=True, snapshot=2)
+    found = all_records(opened(tmp_path / "new"))
+    assert sorted((record.identifier, record.snapshot) for record in found) == [(1, 1), (2, 2)]
+    for number in range(1, 5):
+        write(opened(tmp_path / "new"), [{"k": number, "v": "b"}], commit_user="job", commit_id=number)
+    assert [row["v"] for row in rows(opened(tmp_path / "new"))] == ["a", "a", "b", "b"]
+
+
+def test_vectors_of_files_that_are_gone_are_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java leaves them in its index files; a commit whose vectors have no files would be refused by other writers."""
+    options = {"deletion-vectors.enabled": "true", "bucket-key": "k"}
+    table = make_table(tmp_path / "t", {"k": "INT", "v": "STRING"}, [], [], 1, options)
+    write(table, [{"k": k, "v": "a"} for k in range(8)])
+    Table.open(table.url).delete(where="k = 3")
+    indexes = restore_as_new._indexes
+
+    def with_another(context: TableContext, snapshot: Snapshot) -> dict[BucketId, dict[str, IndexFileMeta]]:
+        found = indexes(context, snapshot)
+        for named in found.values():
+            for name, file in named.items():
+                ranges = file.deletion_vector_ranges or ()
+                named[name] = replace(
+                    file, deletion_vector_ranges=(*ranges, replace(ranges[0], data_file_name="data-gone.parquet"))
+                )
+        return found
+
+    monkeypatch.setattr(restore_as_new, "_indexes", with_another)
+    table = opened(tmp_path / "t")
+    latest = table.snapshots.latest()
+    assert latest is not None
+    (found,) = restore_as_new.whole_difference(table, latest, table, latest)
+    (index,) = found.missing_indexes
+    assert [vector.data_file_name for vector in index.deletion_vector_ranges or ()] == [found.missing[0].file_name]
 
 
 def test_into_a_table_that_exists(tmp_path: Path, copied: TableContext) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -162,6 +163,27 @@ def test_each_other_version_keeps_its_files_when_a_tag_goes(tmp_path: Path, remo
         create_tag(context, f"of-{number}", number)
     expire_snapshots(context, KEEP_ONE)
     remove(context, f"of-{removed}")
+    check_versions(context)
+    assert files_on_disk(context) == named_files(context)
+
+
+def test_a_removal_that_was_killed_and_is_finished_leaves_snapshots_their_files(tmp_path: Path) -> None:
+    """Also those that another job has put back, or built on the version of the tag, since."""
+    context = table_of_five(tmp_path)
+    for number in (3, 4):
+        create_tag(context, f"of-{number}", number)
+    expire_snapshots(context, KEEP_ONE)
+
+    def killed(paths: Iterable[str]) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        remove_tags(context, plan_removal(context, ["of-3", "of-4"]), killed)
+    assert context.tags.names() == []
+    write(context, [{"k": 5, "v": "goes on"}])
+    before = {number: rows(context, snapshot_id=number) for number in context.snapshots.ids()}
+    assert remove(context, "of-3", "of-4") > 0
+    assert {number: rows(context, snapshot_id=number) for number in (5, 6)} == before
     check_versions(context)
     assert files_on_disk(context) == named_files(context)
 

@@ -1,0 +1,222 @@
+"""Changelogs that lead from snapshot to snapshot, in small pieces, and each row that one of them could lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from paimon_cli.api.table import Table
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
+from paimon_cli.invariants import changelog_checks
+from paimon_cli.invariants.changelog_checks import Replay, check_replay, replays
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.tags import create_tag
+from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
+from tests.invariants.damaged_tables import Bench
+from tests.maintain.test_tags import KEEP_ONE
+from tests.pieces import injected
+from tests.tables import compact, make_table, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+KEPT = {"changelog.time-retained": "9 d", "changelog.num-retained.max": "99", "write-only": "true"}
+VECTORS = {"deletion-vectors.enabled": "true"}
+KINDS: dict[str, Mapping[str, str]] = {
+    "input": {"changelog-producer": "input"},
+    "lookup": {"changelog-producer": "lookup"},
+    "full-compaction": {"changelog-producer": "full-compaction"},
+    "vectors": {"changelog-producer": "lookup", **VECTORS},
+}
+
+
+def history(folder: Path, kind: str) -> TableContext:
+    """Keys come, change, go and come back, in several commits between compactions; the last compaction only deletes."""
+    context = make_table(folder / "t", COLUMNS, ["k"], bucket=2, options={**KEPT, **KINDS[kind]})
+    for turn in range(3):
+        write(context, [{"k": k, "v": f"{turn}"} for k in range(2 * turn, 10 + turn)])
+        write(context, [{"k": k, "v": f"{turn}b", "_op": "-D" if k % 3 == 0 else "+U"} for k in range(turn, 10 + turn, 2)])
+        shown(context, kind)
+    write(context, [{"k": k, "v": None, "_op": "-D"} for k in (5, 7, 8, 11)])
+    shown(context, kind)
+    return context
+
+
+def shown(context: TableContext, kind: str) -> None:
+    if kind != "input":
+        compact(context, strategy="full" if kind == "full-compaction" else "minor")
+
+
+def outlived(folder: Path, kind: str) -> TableContext:
+    """A tag at the first compaction, and one snapshot: all changes between them are in changelogs."""
+    context = history(folder, kind)
+    create_tag(context, "early", 3)
+    expire_snapshots(context, KEEP_ONE)
+    return TableContext.open(context.url)
+
+
+def messages(context: TableContext, replay: Replay) -> list[str]:
+    return [violation.message for violation in check_replay(context, replay)]
+
+
+@pytest.mark.in_part(2)
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("made", [history, outlived])
+def test_right_changelogs(made: Callable[[Path, str], TableContext], kind: str, pieces: int, tmp_path: Path) -> None:
+    """However rows are cut into batches: changes of a key follow each other across batches, files and commits."""
+    context = made(tmp_path, kind)
+    with injected(pieces):
+        found = list(replays(context))
+        assert bool(found) == (made is history or kind != "input"), "of the input, each commit is compared by itself"
+        assert [messages(context, replay) for replay in found] == [[]] * len(found)
+    if made is outlived and found:
+        assert {(replay.first, replay.last) for replay in found} == {(4, context.snapshots.latest_id())}
+        assert max(len(bucket.files) for replay in found for bucket in replay.changes) >= 3
+
+
+def _without(rows: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    return pa.concat_batches([rows.slice(0, at), rows.slice(at + 1)])
+
+
+def _twice(rows: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    return pa.concat_batches([rows.slice(0, at + 1), rows.slice(at)])
+
+
+def _other_value(rows: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    values = rows.column("v").to_pylist()
+    values[at] = "wrong"
+    return rows.set_column(rows.schema.get_field_index("v"), rows.schema.field("v"), pa.array(values, pa.string()))
+
+
+def _other_kind(rows: pa.RecordBatch, at: int) -> pa.RecordBatch:
+    kinds = rows.column(VALUE_KIND).to_numpy().copy()
+    kinds[at] = {RowKind.INSERT: RowKind.DELETE, RowKind.DELETE: RowKind.INSERT}.get(kinds[at], kinds[at] ^ 3)
+    return rows.set_column(rows.schema.get_field_index(VALUE_KIND), rows.schema.field(VALUE_KIND), pa.array(kinds, pa.int8()))
+
+
+SLIPS = {"without": _without, "twice": _twice, "another value": _other_value, "another kind": _other_kind}
+
+
+WRONG = [
+    *((history, "input", slip) for slip in SLIPS if slip != "twice"),  # rows of a key in a commit are one row of it
+    *((made, kind, slip) for made in (history, outlived) for kind in ("lookup", "full-compaction") for slip in SLIPS),
+]
+
+
+@pytest.mark.in_part(2)
+@pytest.mark.parametrize(("made", "kind", "slip"), WRONG, ids=lambda of: of if isinstance(of, str) else of.__name__)
+def test_each_wrong_row_of_a_changelog_is_found(
+    made: Callable[[Path, str], TableContext], kind: str, slip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = made(tmp_path, kind)
+    read, wrong = changelog_checks.read_data_file, ("", 0)
+
+    def slipped(context: TableContext, bucket_id: Any, file: DataFileMeta, names: Any, rows: int) -> Iterator[pa.RecordBatch]:
+        batches = list(read(context, bucket_id, file, names, rows))
+        if file.file_name != wrong[0]:
+            return iter(batches)
+        changed = SLIPS[slip](pa.concat_batches(batches), wrong[1])
+        return iter([changed.slice(at, 3) for at in range(0, changed.num_rows, 3)])
+
+    monkeypatch.setattr(changelog_checks, "read_data_file", slipped)
+    tried = 0
+    for replay in replays(context):
+        for name, count in {file.file_name: file.row_count for bucket in replay.changes for file in bucket.files}.items():
+            for at in range(count):
+                wrong, tried = (name, at), tried + 1
+                assert messages(context, replay), (replay.first, replay.last, name, at)
+    assert tried > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_changelog_that_is_lost_is_missed(kind: str, tmp_path: Path) -> None:
+    context = history(tmp_path, kind)
+    bench, lost = Bench(Path(context.url)), 0
+    for number in context.snapshots.ids():
+        snapshot = context.snapshots.get(number)
+        if snapshot.changelog_manifest_list is None:
+            continue
+        bench.publish(replace(snapshot, changelog_manifest_list=None, changelog_manifest_list_size=None))
+        opened = bench.context
+        assert any(messages(opened, replay) for replay in replays(opened, number)), number
+        bench.publish(snapshot)
+        lost += 1
+    assert lost >= 3
+
+
+def test_how_many_rows_are_wrong_is_counted_over_all_batches(tmp_path: Path) -> None:
+    context = history(tmp_path, "lookup")
+    bench, number = Bench(Path(context.url)), 3
+    snapshot = context.snapshots.get(number)
+    keys = {bucket.bucket: sum(file.row_count for file in bucket.files) for r in replays(context, number) for bucket in r.after}
+    bench.publish(replace(snapshot, changelog_manifest_list=None, changelog_manifest_list_size=None))
+    opened = bench.context
+    with injected(1):
+        found = {replay.after[0].bucket: messages(opened, replay) for replay in replays(opened, number)}
+    assert len(found) == 2 and min(keys.values()) > 1
+    for bucket, (message,) in found.items():
+        assert f"no change for a key that was added: {keys[bucket]}, the first with k=" in message
+
+
+def test_what_interrupts_the_chain_is_no_finding(tmp_path: Path) -> None:
+    """Overwrites have no changelog, and what a producer shows that was not there before cannot be compared."""
+    context = history(tmp_path, "lookup")
+    write(context, [{"k": 70, "v": "alone"}], overwrite=True)
+    write(context, [{"k": 71, "v": "a"}])
+    shown(context, "lookup")
+    Table.open(context.url).alter.set({"changelog-producer": "full-compaction"})
+    context = TableContext.open(context.url)
+    write(context, [{"k": 72, "v": "a"}])
+    compact(context, strategy="full")
+    write(context, [{"k": 73, "v": "a"}])
+    compact(context, strategy="full")
+    found = list(replays(context))
+    assert found[-1].last == context.snapshots.latest_id()
+    assert [messages(context, replay) for replay in found] == [[]] * len(found)
+
+
+def test_a_changelog_that_is_missing_between_others_interrupts_the_chain(tmp_path: Path) -> None:
+    context = outlived(tmp_path, "lookup")
+    assert list(replays(context))
+    number = ChangelogHistory(context.storage, context.layout).ids()[6]
+    Path(context.layout.changelog(number)).unlink()
+    assert not list(replays(TableContext.open(context.url)))
+
+
+def test_only_sections_are_compared_in_which_something_may_have_changed(tmp_path: Path) -> None:
+    """Files, vectors and changelogs count, of the state before and of the one after."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true"})
+    for first in (0, 20, 40, 43):
+        write(context, [{"k": k, "v": "a"} for k in range(first, first + 5)])
+    latest = context.snapshots.latest()
+    assert latest is not None
+    entries = sorted(context.manifests.live_entries(latest), key=lambda entry: entry.file.min_sequence_number)
+    low, middle, high, beside = (entry.file for entry in entries)
+
+    def sections(
+        before: Collection[DataFileMeta] | None, after: Collection[DataFileMeta], changes: Collection[DataFileMeta] = ()
+    ) -> list[set[str]]:
+        sides = [(BucketFiles(b"", 0, 1, tuple(files)),) if files else () for files in (before or (), after, changes)]
+        replay = Replay(1, 2, 0, None if before is None else sides[0], sides[1], sides[2])
+        return sorted(changelog_checks._sections(context, replay), key=sorted)
+
+    def names(*files: DataFileMeta) -> set[str]:
+        return {file.file_name for file in files}
+
+    assert sections((low, middle, high), (low, middle, high)) == []
+    assert sections((low, middle), (low,)) == [names(middle)], "a file is gone"
+    assert sections((low,), (low, middle)) == [names(middle)], "a file has come"
+    assert sections((low, high), (low, high), (beside,)) == [names(high, beside)], "changes were shown"
+    assert sections(None, (low,)) == [names(low)]
+    index = np.array  # any other index file
+    marked = BucketFiles(b"", 0, 1, (low,), (index,))  # type: ignore[arg-type]
+    replay = Replay(1, 2, 0, (BucketFiles(b"", 0, 1, (low,)),), (marked,), ())
+    assert list(changelog_checks._sections(context, replay)) == [names(low)], "rows were marked"
