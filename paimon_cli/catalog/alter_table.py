@@ -22,7 +22,7 @@ from paimon_cli.catalog.create_table import refuse_unwritable
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.open_table import entry_of
 from paimon_cli.catalog.option_values import (
-    OF_FILES,
+    FORMATS_AND_CODECS,
     codecs_unknown_to_java,
     is_valid,
     odd_options,
@@ -295,7 +295,7 @@ def _warnings(table: TableContext, old: TableSchema, new: TableSchema, changes: 
     """Warnings about the options that were set, and about writes before and beside the change."""
     set_now = _set_options(changes)
     found = odd_options(set_now)
-    if not set_now.keys().isdisjoint(OF_FILES):
+    if not set_now.keys().isdisjoint(FORMATS_AND_CODECS):
         found += [f"option '{key}': {why}" for key, (why, _) in codecs_unknown_to_java(new.typed_options).items()]
     try:
         _check_vectors_switch(table, old, new)

@@ -19,7 +19,7 @@ from paimon_cli.storage.redaction import names_secret
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FORMAT_OPTIONS, FORMATS_OF_LEVELS = ("file.format", "changelog-file.format", "manifest.format"), "file.format.per.level"
 CODECS_OF_LEVELS = "file.compression.per.level"
-OF_FILES = (*FORMAT_OPTIONS, FORMATS_OF_LEVELS, CODECS_OF_LEVELS, "file.compression", "changelog-file.compression")
+FORMATS_AND_CODECS = (*FORMAT_OPTIONS, FORMATS_OF_LEVELS, CODECS_OF_LEVELS, "file.compression", "changelog-file.compression")
 """The options that say in which format and with which codec files are written."""
 MANIFEST_COMPRESSION = "manifest.compression"
 MANIFEST_CODECS = ("zstd", "zstandard", "snappy", "deflate", "bzip2", "xz", "null", "none")
