@@ -21,7 +21,15 @@ from paimon_cli.catalog.column_changes import (
 from paimon_cli.catalog.create_table import refuse_unwritable
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.open_table import entry_of
-from paimon_cli.catalog.option_values import is_valid, odd_options, refuse_secrets, with_option, without_option
+from paimon_cli.catalog.option_values import (
+    FORMATS_AND_CODECS,
+    codecs_unknown_to_java,
+    is_valid,
+    odd_options,
+    refuse_secrets,
+    with_option,
+    without_option,
+)
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -285,7 +293,10 @@ def _marked(bucket: BucketFiles) -> str | None:
 
 def _warnings(table: TableContext, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
     """Warnings about the options that were set, and about writes before and beside the change."""
-    found = odd_options(_set_options(changes))
+    set_now = _set_options(changes)
+    found = odd_options(set_now)
+    if not set_now.keys().isdisjoint(FORMATS_AND_CODECS):
+        found += [f"option '{key}': {why}" for key, (why, _) in codecs_unknown_to_java(new.typed_options).items()]
     try:
         _check_vectors_switch(table, old, new)
         _check_lookup_switch(table, old, new)

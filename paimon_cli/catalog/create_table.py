@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paimon_cli.catalog.definition_check import check_definition, engine_limit
-from paimon_cli.catalog.option_values import idle_levels, odd_options, refuse_secrets
+from paimon_cli.catalog.option_values import codecs_unknown_to_java, idle_levels, odd_options, refuse_secrets
 from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options, with_postponed_writes
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_not_dropping
@@ -18,6 +19,7 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import Operation
+from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.injected import Clock, SystemClock
 from paimon_cli.storage.redaction import without_login
 
@@ -74,7 +76,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
             refuse_unwritable(f"cannot create {location.name}", schema)
         is_created = metastore.create_table(name, schema, publish)
     if is_created:
-        return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
+        return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *_of_files(definition.options)))
     storage, root = location.open_storage()
     check_not_dropping(storage, root)
     if not definition.if_not_exists:
@@ -129,3 +131,9 @@ def _is_special(data_type: DataType) -> bool:
         part.root in NEWER_ROOTS or (isinstance(part, TimestampType) and part.precision > PLAIN_PRECISION)
         for part in data_type.parts()
     )
+
+
+def _of_files(options: Mapping[str, str]) -> list[str]:
+    """Warnings about the formats and codecs of the table's files."""
+    unknown = codecs_unknown_to_java(TableOptions(options))
+    return [*idle_levels(options), *(f"option '{key}': {why}" for key, (why, _) in unknown.items())]

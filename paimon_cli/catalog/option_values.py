@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from paimon_cli.catalog.metastore.configuration_files import user_file_of
@@ -18,11 +18,20 @@ from paimon_cli.storage.redaction import names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FORMAT_OPTIONS, FORMATS_OF_LEVELS = ("file.format", "changelog-file.format", "manifest.format"), "file.format.per.level"
+CODECS_OF_LEVELS = "file.compression.per.level"
+FORMATS_AND_CODECS = (*FORMAT_OPTIONS, FORMATS_OF_LEVELS, CODECS_OF_LEVELS, "file.compression", "changelog-file.compression")
+"""The options that say in which format and with which codec files are written."""
 MANIFEST_COMPRESSION = "manifest.compression"
 MANIFEST_CODECS = ("zstd", "zstandard", "snappy", "deflate", "bzip2", "xz", "null", "none")
 """What Avro's Java library takes, and `none`, with which Java writes snappy; no list of Paimon's options names them."""
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 """Options that Paimon documents as numbers, but passes to Parquet's writer, which expects true or false."""
+_CODECS_OF_JAVA = {
+    "parquet": {"null": "none"},
+    "orc": {"null": "none", "uncompressed": "none", "gzip": "zlib", "deflate": "zlib"},
+    "avro": {"none": "null", "uncompressed": "null", "gzip": "deflate", "zlib": "deflate"},
+}
+"""File format -> name of a codec that is known here -> its name for the library with which Java writes the format."""
 NEARLY, FARTHER = 0.8, 0.6
 """Minimum similarity of a misspelled key to a known one: for warnings (engines store other keys in tables), and for errors."""
 
@@ -121,12 +130,47 @@ def idle_levels(options: Mapping[str, str]) -> list[str]:
     parsed = TableOptions(options)
     settings = {
         "file.format.per.level": parsed.file_format_per_level,
-        "file.compression.per.level": parsed.file_compression_per_level,
+        CODECS_OF_LEVELS: parsed.file_compression_per_level,
     }
     top = parsed.num_levels - 1
     return [
         f"option '{key}' names level {n}; the highest is {top}" for key, levels in settings.items() for n in levels if n > top
     ]
+
+
+def formats_and_codecs(options: TableOptions) -> Iterator[tuple[str, str, str, str]]:
+    """The formats and codecs of files at any level and of changelog files, each with the option that sets it."""
+    formats, codecs = options.file_format_per_level, options.file_compression_per_level
+    levels = {0, *formats, *codecs}
+    for level in (*levels, max(levels) + 1):
+        format_key = FORMATS_OF_LEVELS if level in formats else "file.format"
+        codec_key = CODECS_OF_LEVELS if level in codecs else "file.compression"
+        yield format_key, options.format_at(level), codec_key, options.compression_at(level)
+    file_format, codec = options.changelog_file_format, options.changelog_file_compression
+    format_key = "changelog-file.format" if file_format else "file.format"
+    codec_key = "changelog-file.compression" if codec else "file.compression"
+    yield format_key, file_format or options.file_format, codec_key, codec or options.file_compression
+
+
+def codecs_unknown_to_java(options: TableOptions) -> dict[str, tuple[str, str]]:
+    """Names of codecs that are read and written here, but that end the writes of Paimon's own writers: what to say about each
+    option, and the value to set.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for _, file_format, key, codec in formats_and_codecs(options):
+        name = _CODECS_OF_JAVA.get(file_format, {}).get(codec)
+        if name is None:
+            continue
+        value = name
+        if key == CODECS_OF_LEVELS:
+            levels = options.file_compression_per_level.items()
+            names = {level: _CODECS_OF_JAVA.get(options.format_at(level), {}).get(one, one) for level, one in levels}
+            value = ",".join(f"{level}:{one}" for level, one in names.items())
+        found[key] = (
+            f"Paimon's own writers of {file_format} files know no codec {codec}, and end with an error; use {name}",
+            value,
+        )
+    return found
 
 
 ONLY_UP = ("ignore-delete", "ignore-update-before")

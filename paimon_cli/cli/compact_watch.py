@@ -75,6 +75,7 @@ def run_service(
             _hooked(call, outlook, log, is_maintenance) as passed,
             _measured(outlook, log, passed) as watcher,
         ):
+            log.say("started, and looking at the tables")  # the first round of a large warehouse takes minutes
             watch(watcher=watcher, shield=signals.shield, examines=is_maintenance or outlook.has_metrics)
     except Terminated:
         if isinstance(log, JsonLog):

@@ -60,13 +60,14 @@ def test_databases_are_repeatable_and_patterns_choose_among_them(run: Run, wareh
 def test_logs_as_json_lines(run: Run, warehouse: str) -> None:
     where = ("--warehouse", warehouse, "--max-rounds", "1", "--log-format", "json")
     answer = run("compact", "--watch", "--database", "hr", "--dedicated", "--option", "write-only=false", *where, *LOCAL)
-    warning, table, last = map(json.loads, answer.err.splitlines())
+    first, warning, table, last = map(json.loads, answer.err.splitlines())
+    assert (first["event"], first["message"]) == ("service", "started, and looking at the tables")
     assert (warning["level"], warning["event"]) == ("warning", "warning") and "write-only" in warning["message"]
     assert (table["level"], table["event"], table["table"], table["files_before"]) == ("info", "table", "hr.people", 6)
     assert (last["event"], last["round"], last["tables"]) == ("round", 1, 1)
     assert all(line["time"].endswith("Z") for line in (warning, table, last))
     refused = run("compact", "--watch", "--database", "nix", *where, code=3)
-    assert json.loads(refused.err)["error"]["message"].startswith("there is no database nix")
+    assert json.loads(refused.err.splitlines()[-1])["error"]["message"].startswith("there is no database nix")
 
 
 def test_one_run_writes_metrics_and_logs_too(run: Run, warehouse: str, tmp_path: Path) -> None:

@@ -265,7 +265,8 @@ def test_watch_runs_round_by_round(run: Run, tmp_path: Path) -> None:
     other = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     watch = ("--watch", "--max-rounds", 2, "--interval", "1 ms")
     answer = run("compact", table, *watch, *LOCAL)
-    first, second = answer.err.splitlines()
+    started, first, second = answer.err.splitlines()
+    assert started.endswith(" started, and looking at the tables")
     assert answer.out == ""
     assert "9 files -> 1" in first
     assert second.endswith("round 2: nothing to compact in 1 table")

@@ -231,6 +231,8 @@ def test_a_bucket_count_that_writers_refuse(run: Run, tmp_path: Path) -> None:
         {"snapshot.num-retianed.max": "2"},
         {"deletion-vectors.enabled": "true", "changelog-producer": "full-compaction"},
         {"write-only": "true", "changelog-producer": "lookup"},
+        {"file.format": "avro", "file.compression": "none"},
+        {"file.format.per.level": "0:avro", "file.compression.per.level": "0:none,5:null"},
     ],
 )
 def test_options_that_conflict(tmp_path: Path, options: dict[str, str]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paimon_cli import Table
+from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.metadata.snapshot import APPEND, COMPACT
-from paimon_cli.options.option_catalog import HARMLESS, find_option
+from paimon_cli.options.option_catalog import HARMLESS, REFUSED_ON_WRITE, find_option
 from tests.jobs.test_compaction_service import Pause, serve
 from tests.tables import make_table, rows, write
 
@@ -26,10 +29,33 @@ OPTIONS = {
 }
 
 
+CLEAN = {"lakestream.enabled": "true"}
+"""What Fluss sets in a table that it has made without system columns, since 1.0 (its FIP-27)."""
+AS_TIERING = {"lakestream.enabled": "false"}
+"""With what this process writes as the tiering job does."""
+
+
 def twin(folder: Path, **options: str) -> TableContext:
     columns = {"id": "INT NOT NULL", "v": "STRING", **SYSTEM}
     given = {**OPTIONS, **{name.replace("_", "-"): value for name, value in options.items()}}
     return make_table(folder / "t", columns, ["id"], bucket=2, options=given)
+
+
+def clean_twin(folder: Path, **options: str) -> TableContext:
+    """A table without system columns, in partitions, as Fluss has made it since 1.0."""
+    columns, given = {"day": "STRING NOT NULL", "id": "INT NOT NULL", "v": "STRING"}, {**OPTIONS, **options}
+    context = make_table(folder / "t", columns, ["day", "id"], ["day"], bucket=2, options=given)
+    path = folder / "t/schema/schema-0"
+    path.write_text(path.read_text().replace('"bucket-key"', '"lakestream.enabled" : "true", "bucket-key"', 1))
+    return context.reopened()
+
+
+def tier_clean(context: TableContext, offset: int, day: str, *ids: int, buckets: int = 2) -> None:
+    """A round of tiering into one partition, whose number of buckets is that with which it was made."""
+    writer = TableContext.open(context.url, {**AS_TIERING, "bucket": str(buckets)})
+    properties = {"fluss-offsets": json.dumps([{"partition_name": day, "partition_id": 1, "bucket": 0, "offset": offset}])}
+    made = [{"day": day, "id": number, "v": f"v{offset}"} for number in ids]
+    write(writer, made, commit_user=TIERING, commit_id=offset, properties=tuple(properties.items()))
 
 
 def tier(context: TableContext, first_offset: int, *ids: int) -> None:
@@ -65,6 +91,62 @@ def test_the_service_empties_level_0_and_keeps_what_belongs_to_fluss(tmp_path: P
     assert (tmp_path / "t/schema/schema-0").read_bytes() == schema and list(check_table(context)) == []
 
 
-def test_the_settings_of_fluss_are_known_and_ignored() -> None:
-    option = find_option("fluss.table.datalake.freshness")
-    assert option is not None and option.status == HARMLESS
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_clean_tables_whose_later_partitions_have_other_bucket_counts(tmp_path: Path, vectors: str) -> None:
+    """Partitions keep the number of buckets with which they were made; the service must not give them another one."""
+    context = clean_twin(tmp_path, **{"deletion-vectors.enabled": vectors})
+    tier_clean(context, 0, "1", 1, 2, 3, 4)
+    Table.open(context.url).alter.set({"bucket": "4", "fluss.bucket.num": "4"})
+    context = TableContext.open(context.url)
+    tier_clean(context, 4, "2", 1, 2, 3, 4, 5, buckets=4)
+    tier_clean(context, 8, "1", 3, 4, 5)
+    served = {"t": TableContext.open(context.url)}
+    serve(served, Pause(lambda: tier_clean(context, 12, "2", 5, 6, buckets=4)), 2)
+    latest = context.snapshots.latest()
+    assert latest is not None and latest.commit_kind == COMPACT and latest.commit_user != TIERING
+    entries = context.manifests.live_entries(latest)
+    assert all(entry.file.level > 0 for entry in entries)
+    assert {(context.partition_path_of(entry.partition), entry.total_buckets) for entry in entries} == {
+        ("day=1/", 2),
+        ("day=2/", 4),
+    }
+    newest = next(snapshot for snapshot in context.snapshots.newest_first() if snapshot.commit_user == TIERING)
+    assert '"offset": 12' in (newest.properties or {})["fluss-offsets"], "from there tiering goes on after a failure"
+    found = {(row["day"], row["id"]): row["v"] for row in rows(context)}
+    first = {("1", 1): "v0", ("1", 2): "v0", ("1", 3): "v8", ("1", 4): "v8", ("1", 5): "v8"}
+    assert found == {**first, **{("2", number): "v4" for number in (1, 2, 3, 4)}, ("2", 5): "v12", ("2", 6): "v12"}
+    assert list(check_table(context)) == []
+
+
+def test_rows_of_a_table_that_fluss_feeds_are_not_written(tmp_path: Path) -> None:
+    context = clean_twin(tmp_path)
+    tier_clean(context, 0, "1", 1)
+    table = Table.open(context.url)
+    attempts = (
+        lambda: table.write([{"day": "1", "id": 9, "v": "x"}]),
+        lambda: table.delete("id = 1"),
+        lambda: table.update({"v": "'y'"}, where="id = 1"),
+        lambda: table.rescale(4),
+    )
+    for attempt in attempts:
+        with pytest.raises(NotSupported, match=r"lakestream\.enabled=true"):
+            attempt()
+    assert rows(context) == [{"day": "1", "id": 1, "v": "v0"}]
+
+
+def test_expiry_by_age_alone_leaves_what_tiering_goes_on_from(tmp_path: Path) -> None:
+    """The offsets are in the newest snapshot of its own, behind which only a few compactions follow."""
+    context = clean_twin(tmp_path)
+    for offset in range(12):
+        tier_clean(context, offset, "1", 1)
+    table = Table.open(context.url)
+    table.compact("full")
+    assert table.expire(older_than="0s").removed
+    newest = next(found for found in TableContext.open(context.url).snapshots.newest_first() if found.commit_user == TIERING)
+    assert (newest.id, '"offset": 11' in (newest.properties or {})["fluss-offsets"]) == (12, True)
+
+
+def test_the_settings_of_fluss_are_known() -> None:
+    ignored, refused = find_option("fluss.table.datalake.freshness"), find_option("lakestream.enabled")
+    assert ignored is not None and ignored.status == HARMLESS
+    assert refused is not None and refused.status == REFUSED_ON_WRITE

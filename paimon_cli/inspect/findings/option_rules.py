@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from paimon_cli.bucket.file_encoders import CODECS
-from paimon_cli.catalog.option_values import FORMATS_OF_LEVELS, NEARLY, check_listed_value
+from paimon_cli.catalog.option_values import NEARLY, check_listed_value, codecs_unknown_to_java, formats_and_codecs
 from paimon_cli.errors import BadOption, PaimonError
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, WARNING, Finding, Topic, rule, well
 from paimon_cli.options.option_catalog import find_option, nearest_key
 from paimon_cli.options.option_text import counted, plain_number
-from paimon_cli.options.table_options import TYPED_OPTIONS, TableOptions, unset_command
+from paimon_cli.options.table_options import TYPED_OPTIONS, unset_command
 
 STOP_TRIGGER = "num-sorted-run.stop-trigger"
 SHORT_RETENTION_MILLIS = 600_000
@@ -61,7 +61,7 @@ def files_can_be_written(table: ExaminedTable) -> Iterator[Finding]:
     """Formats and codecs that stop whatever writes a file."""
     options = table.context.options
     wrong: dict[str, tuple[str, ...]] = {}
-    for format_key, file_format, codec_key, codec in _formats_and_codecs(options):
+    for format_key, file_format, codec_key, codec in formats_and_codecs(options):
         codecs = CODECS.get(file_format)
         if codecs is None:
             wrong[format_key] = tuple(CODECS)
@@ -75,18 +75,11 @@ def files_can_be_written(table: ExaminedTable) -> Iterator[Finding]:
         yield unreadable_option(table.argument, error)
 
 
-def _formats_and_codecs(options: TableOptions) -> Iterator[tuple[str, str, str, str]]:
-    """The formats and codecs of files at any level and of changelog files, each with the option that sets it."""
-    formats, codecs = options.file_format_per_level, options.file_compression_per_level
-    levels = {0, *formats, *codecs}
-    for level in (*levels, max(levels) + 1):
-        format_key = FORMATS_OF_LEVELS if level in formats else "file.format"
-        codec_key = "file.compression.per.level" if level in codecs else "file.compression"
-        yield format_key, options.format_at(level), codec_key, options.compression_at(level)
-    file_format, codec = options.changelog_file_format, options.changelog_file_compression
-    format_key = "changelog-file.format" if file_format else "file.format"
-    codec_key = "changelog-file.compression" if codec else "file.compression"
-    yield format_key, file_format or options.file_format, codec_key, codec or options.file_compression
+@rule(Topic.OPTIONS, "PD018")
+def java_can_write(table: ExaminedTable) -> Iterator[Finding]:
+    """Names of codecs that stop the writers of other engines."""
+    for key, (message, value) in codecs_unknown_to_java(table.context.options).items():
+        yield _conflict(table, f"option {key}", message, (key, value))
 
 
 def is_of_option(error: PaimonError) -> TypeGuard[BadOption]:
