@@ -662,7 +662,7 @@ def test_a_column_of_another_kind_stops_its_table_at_its_first_value(
     assert sorted(rows_of(tmp_path, "t")) == [1, 2]
     if on_error != "fail":
         letters = (tmp_path / on_error).read_text().splitlines()
-        assert [json.loads(json.loads(one)["event"])["after"]["id"] for one in letters] == [3]
+        assert [json.loads(json.loads(one)["event"]) for one in letters] == [typed[2]]
 
 
 def test_a_truncation_in_one_file_does_not_bring_the_events_of_another_back(tmp_path: Path) -> None:

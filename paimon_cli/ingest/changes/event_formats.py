@@ -36,9 +36,9 @@ class EventFormat:
     all events insert. `database`, `schema`, `table`: the paths of names, tried in turn. `marks`: paths of texts that only events
     without rows have, and the kind of such an event. `images`: where its rows are. `deleted`: the path of a text that is `true`
     in a deletion. `wraps`: it may come with its schema, as `{"schema": ..., "payload": ...}`. `key_names`: the path of the names
-    of its primary key. `types`: the key with the types of its columns by name. `connector`: where events may name Debezium's
-    connector, as `ReadEvents.part` takes it; `sends_whole_rows`: nulls in an image before are always values of the row. `order`:
-    how its keys are usually written.
+    of its primary key; `key_prefix`: with which they begin in the keys of messages. `types`: the key with the types of its
+    columns by name. `connector`: where events may name Debezium's connector, as `ReadEvents.part` takes it; `sends_whole_rows`:
+    nulls in an image before are always values of the row. `order`: how its keys are usually written.
     """
 
     name: str
@@ -53,6 +53,7 @@ class EventFormat:
     deleted: Path = ()
     wraps: bool = False
     key_names: str = ""
+    key_prefix: str = ""
     types: str = ""
     names_tables: bool = True
     connector: tuple[str, ...] = ()
@@ -169,6 +170,7 @@ _MAXWELL = EventFormat(
     database=(("database",),),
     table=(("table",),),
     key_names="primary_key_columns",
+    key_prefix="pk.",
     sends_whole_rows=True,
     order=EventOrder(EventPart.FRAME, {b',"data":': EventPart.IMAGES}),
 )

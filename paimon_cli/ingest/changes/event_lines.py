@@ -55,7 +55,8 @@ def in_order_read(bad: Iterable[BadEvent]) -> list[BadEvent]:
 class EventLines:
     """Events of one source, in order. `stored`: large binary, one JSON text each; `positions`, `unit`: as in `BadEvent`; `end`:
     the position after the last one, from which a later run goes on. `keys`: those of the messages of a topic, as binary. `at`:
-    where the texts of these events are among the stored ones; None if they are all of them.
+    where the texts of these events are among the stored ones; None if they are all of them. `whole`: the events of which these
+    are the payloads, and perhaps others.
     """
 
     source: str
@@ -65,12 +66,14 @@ class EventLines:
     unit: str = PositionUnit.BYTE
     keys: pa.Array | None = None
     at: Places | None = None
+    whole: EventLines | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EventLines, (self.source, self.texts, self.positions, self.end, self.unit, self.keys)
+        whole = None if self.whole is None else self.whole.take(self._places_in(self.whole))
+        return EventLines, (self.source, self.texts, self.positions, self.end, self.unit, self.keys, None, whole)
 
     @property
     def texts(self) -> pa.Array:
@@ -116,11 +119,20 @@ class EventLines:
             yield replace(self.take(np.arange(begin, min(end, len(self)))), end=position)
 
     def with_texts(self, texts: pa.Array) -> EventLines:
-        """The same events with other texts, such as their payloads."""
+        """The same events with other texts."""
         return replace(self, stored=texts, at=None)
 
+    def payloads(self, texts: pa.Array) -> EventLines:
+        """The payloads of these events."""
+        return replace(self.with_texts(texts), whole=self)
+
     def bad(self, index: int, reason: str, table: str = "") -> BadEvent:
-        return BadEvent(self.source, int(self.positions[index]), table, reason, self.text(index), self.unit)
+        """An event that cannot be applied, with all of its text."""
+        text = self.text(index) if self.whole is None else self.whole.text(int(self._places_in(self.whole)[index]))
+        return BadEvent(self.source, int(self.positions[index]), table, reason, text, self.unit)
+
+    def _places_in(self, whole: EventLines) -> Places:
+        return np.searchsorted(whole.positions, self.positions)
 
     def parsed(self, schema: pa.Schema, unexpected: str) -> pa.Table | None:
         """The events in the columns of a schema; see `parsed_objects`."""

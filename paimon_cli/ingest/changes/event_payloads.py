@@ -22,7 +22,6 @@ _PAYLOAD = b',"payload":'
 _WRAPPED = b'{"schema":'
 _MAYBE_WRAPPED = r'^\{\s*"(schema|payload)"\s*:'
 _PARTS = frozenset(("schema", "payload"))
-_OF_MAXWELL, _PRIMARY = frozenset(("database", "table")), "pk."
 _KEY, _COMMA, _DECODER = re.compile(r'\s*"(\w+)"\s*:\s*'), re.compile(r"\s*,"), json.JSONDecoder()
 
 
@@ -48,7 +47,7 @@ def payloads_of(lines: EventLines, format: EventFormat) -> tuple[EventLines, lis
     schemas = [one.as_py() for one in encoded.dictionary]
     if any(schema and declared_columns(schema) is None for schema in schemas):
         return _unwrapped_one_by_one(lines, format, candidates)
-    return lines.with_texts(texts), schemas, np.where(wrapped, encoded.indices.to_numpy(), -1)
+    return lines.payloads(texts), schemas, np.where(wrapped, encoded.indices.to_numpy(), -1)
 
 
 def _unwrapped_one_by_one(
@@ -64,7 +63,7 @@ def _unwrapped_one_by_one(
         schema, texts[index] = found
         if schema and declared_columns(schema) is not None:
             none[index] = schemas.setdefault(schema, len(schemas))
-    return lines.with_texts(pa.array(texts, pa.large_binary())), list(schemas), none
+    return lines.payloads(pa.array(texts, pa.large_binary())), list(schemas), none
 
 
 def _parts_of(event: bytes, signs: Set[str]) -> tuple[bytes, bytes] | None:
@@ -95,7 +94,7 @@ def _parts_of(event: bytes, signs: Set[str]) -> tuple[bytes, bytes] | None:
     return (parts.get("schema", b""), parts["payload"]) if "schema" in parts or is_envelope else None
 
 
-def names_in_key(keys: pa.Array | None) -> tuple[str, ...]:
+def names_in_key(keys: pa.Array | None, format: EventFormat) -> tuple[str, ...]:
     """The columns of the primary key, as the key of the last message that has one names them; none if it does not.
 
     Debezium writes `{"id": 1}`, perhaps with its schema, Maxwell `{"database": ..., "table": ..., "pk.id": 1}`.
@@ -111,6 +110,6 @@ def names_in_key(keys: pa.Array | None) -> tuple[str, ...]:
         parsed = parsed["payload"]
     if not isinstance(parsed, dict):
         return ()
-    if parsed.keys() >= _OF_MAXWELL:
-        return tuple(name.removeprefix(_PRIMARY) for name in parsed if name.startswith(_PRIMARY))
+    if prefix := format.key_prefix:
+        return tuple(name.removeprefix(prefix) for name in parsed if name.startswith(prefix))
     return tuple(parsed)

@@ -310,7 +310,11 @@ _MEANT: dict[str, DataType] = {
 
 
 def _seen_by(form: ValueForm, target: DataType) -> ValueForm:
-    """The form with which a column is filled that has another kind of type: a number of days stays one in a column of numbers."""
+    """The form with which a column is filled that has another kind of type: a number of days stays one in a column of numbers,
+    and so does that of a `tinyint(1)`, which need not be 0 or 1.
+    """
+    if form.form == "boolean" and target.root in INTEGER_ROOTS:
+        return ValueForm(BIGINT)
     meant = _MEANT.get(form.form)
     if meant is None or meant.root == target.root or target.root not in INTEGER_ROOTS | STRING_ROOTS:
         return form

@@ -182,4 +182,4 @@ class TableReader:
 
     def _keys(self, read: ReadEvents) -> tuple[str, ...]:
         names = read.parts.last(self.format.key_names) if self.format.key_names else None
-        return tuple(map(str, names)) if isinstance(names, list) else names_in_key(read.lines.keys)
+        return tuple(map(str, names)) if isinstance(names, list) else names_in_key(read.lines.keys, self.format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -153,8 +154,14 @@ def test_a_payload_may_come_without_its_schema(format: str, row: Any) -> None:
 
 
 def test_the_key_of_a_payload_without_schema() -> None:
-    assert names_in_key(pa.array([b'{"payload": {"id": 1}}'])) == ("id",)
-    assert names_in_key(pa.array([b'{"payload": 1}'])) == ("payload",)
+    assert names_in_key(pa.array([b'{"payload": {"id": 1}}']), EVENT_FORMATS["debezium"]) == ("id",)
+    assert names_in_key(pa.array([b'{"payload": 1}']), EVENT_FORMATS["debezium"]) == ("payload",)
+
+
+@pytest.mark.parametrize("format", ["debezium", "debezium-flat"])
+def test_the_columns_of_a_key_may_have_the_names_of_an_envelope(format: str) -> None:
+    assert names_in_key(pa.array([b'{"database":"a","table":"b","pk.id":1}']), EVENT_FORMATS["maxwell"]) == ("id",)
+    assert names_in_key(pa.array([b'{"database":"a","table":"b"}']), EVENT_FORMATS[format]) == ("database", "table")
 
 
 def test_a_changed_schema_cuts_the_events_of_a_table() -> None:
@@ -317,6 +324,22 @@ def test_an_event_that_was_set_apart_is_what_it_was(text: bytes) -> None:
     letter = json.dumps({"dead_letter": {}, "event": text.decode(errors="surrogateescape")}, separators=(",", ":"))
     assert [one.text for one in decoded("debezium", letter).bad] == [text]
     assert len(decoded("debezium", '{"dead_letter":{},"event":"\\ud800"}').bad) == 1
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_an_event_with_its_schema_is_set_apart_whole(separators: tuple[str, str]) -> None:
+    events = [with_schema(debezium("t", op, None, {"id": 1, "day": day})) for op, day in (("c", 1), ("u", 2), ("c", 3))]
+    wrong = {**events[0], "payload": {**events[0]["payload"], "op": "x"}}
+    texts = [json.dumps(one, separators=separators) for one in (events[0], wrong, events[1], None, events[2])]
+    found = decoded("debezium", *texts)
+    (bad,) = [bad for one in found.events for bad in one.bad]
+    assert bad.text.decode() == texts[1] and not found.bad
+    (good,) = [one for one in found.events if len(one.read.lines)]
+    for kept in (good, pickle.loads(pickle.dumps(good))):
+        assert [kept.read.lines.bad(index, "").text.decode() for index in range(3)] == [texts[0], texts[2], texts[4]]
+    letter = json.dumps({"dead_letter": {}, "event": texts[2]}, separators=(",", ":"))
+    (again,) = decoded("debezium", letter).events
+    assert type_to_sql(again.form("day").type) == "DATE" and again.read.lines.bad(0, "").text.decode() == texts[2]
 
 
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import BOOLEAN, TINYINT, DataType
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
 from paimon_cli.ingest.changes.debezium_types import form_of
 from paimon_cli.ingest.changes.event_decoder import EventDecoder
@@ -314,3 +314,14 @@ def test_a_scale_without_end_fills_no_memory(scale: int) -> None:
 def test_a_type_of_another_kind_is_refused() -> None:
     with pytest.raises(WrongType):
         as_column(pa.array(["seven"]), form_of({"type": "string"}), parse_sql_type("INT"))
+
+
+@pytest.mark.parametrize("raw", [["2", "-128", None], [2, -128, None]])
+def test_a_tinyint_of_one_digit_is_a_number_where_the_column_is_one(raw: list[Any]) -> None:
+    form = form_of_mysql("tinyint(1)")
+    cells, bad = as_column(pa.array(raw), form, TINYINT)
+    assert not bad and cells.to_pylist() == [2, -128, None]
+    cells, bad = as_column(pa.array(["1", "2"]), form, BOOLEAN)
+    assert cells.to_pylist() == [True, None] and [cell.row for cell in bad] == [1]
+    cells, bad = as_column(pa.array([True, False]), form, TINYINT)
+    assert not bad and cells.to_pylist() == [1, 0]
