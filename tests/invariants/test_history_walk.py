@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.snapshot_checks import base_is_what_lived_before
 from paimon_cli.invariants.version import FileFacts, Version
+from paimon_cli.metadata.data_file import BucketId, EntryKind, ManifestEntry
 from tests import tables
+from tests.commit.commit_tables import data_file, make_table
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.invariants.damaged_tables import Bench
+from tests.invariants.forged_tables import entry, forge
 
 OPTIONS = {"manifest.merge-min-count": "3", "num-sorted-run.compaction-trigger": "3"}
 
@@ -33,26 +37,102 @@ def busy_table(folder: Path, **options: str) -> Bench:
 
 
 def compared_walk(bench: Bench) -> list[WalkedVersion]:
-    """Compare every version of the walk with the same version read alone."""
-    context, seen = bench.context, []
+    """Compare every version of the walk with the same version read alone, and what is known of buckets with all since a gap."""
+    context, seen = bench.context, list[WalkedVersion]()
+    tops, before = dict[BucketId, int](), dict[BucketId, set[tuple[object, int]]]()
+    index: tuple[str | None, dict[BucketId, set[str]]] = (None, {})
     for version in walk(context, context.snapshots.ids()):
         assert isinstance(version, WalkedVersion)
+        follows = bool(seen) and seen[-1].snapshot.id == version.snapshot.id - 1
+        assert (version.before is not None) == follows
+        if not follows:
+            tops, before, index = {}, {}, (None, {})
+        if version.before is not None:
+            assert {place: version.before.highest_sequence(place) for place in version.changed_buckets} == {
+                place: tops.get(place, -1) for place in version.changed_buckets
+            }
+        live = {place: set(map(_identity, found)) for place, found in Version(context, version.snapshot).buckets.items()}
+        tops = {
+            place: max(tops.get(place, -1) if found & before.get(place, set()) else -1, *(top for _, top in found))
+            for place, found in live.items()
+            if found
+        }
+        before = live
+        files = dict[BucketId, set[str]]()
+        for each in version.index_entries:
+            files.setdefault(each.bucket_id, set()).add(each.index_file.file_name)
+        assert version.index_changed == (not follows or version.snapshot.index_manifest != index[0])
+        assert {p for p in {*files, *index[1]} if files.get(p) != index[1].get(p)} <= set(version.changed_buckets)
+        index = version.snapshot.index_manifest, files
         alone = Version(context, version.snapshot)
         assert {e.identity for e in version.whole().live} == {e.identity for e in alone.live}
         assert version.row_count == alone.row_count and version.delta == alone.delta
         if version.before is not None:
-            before = Version(context, context.snapshots.get(version.snapshot.id - 1))
+            former = Version(context, context.snapshots.get(version.snapshot.id - 1))
             for place in version.changed_buckets:
-                assert {e.identity for e in version.before.at(place)} == {e.identity for e in before.at(place)}
-                assert version.before.highest_sequence(place) >= before.highest_sequence(place)
-            assert all(version.before.holds(e) == before.holds(e) for e in (*alone.live, *alone.delta))
+                assert {e.identity for e in version.before.at(place)} == {e.identity for e in former.at(place)}
+                assert version.before.highest_sequence(place) >= former.highest_sequence(place)
+            assert all(version.before.holds(e) == former.holds(e) for e in (*alone.live, *alone.delta))
         seen.append(version)
     return seen
+
+
+def _identity(entry: ManifestEntry) -> tuple[object, int]:
+    return entry.identity, entry.file.max_sequence_number
 
 
 def test_merged_manifests_change_nothing(tmp_path: Path) -> None:
     seen = compared_walk(busy_table(tmp_path))
     assert sum(not version.missing_from_base and not version.unexpected_in_base for version in seen) == len(seen) > 2
+
+
+@pytest.mark.parametrize("gone", [{1}, {5}, {2, 3, 7}])
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}], ids=["levels", "vectors"])
+def test_after_a_gap_the_walk_begins_anew(options: dict[str, str], gone: set[int], tmp_path: Path) -> None:
+    bench = busy_table(tmp_path, **options)
+    for number in gone:
+        Path(bench.context.layout.snapshot(number)).unlink()
+    assert len(compared_walk(bench)) == len(bench.context.snapshots.ids())
+
+
+def test_what_a_bucket_had_written_counts_until_it_is_empty(tmp_path: Path) -> None:
+    """Also of a file with lower numbers that comes later, and of one that is gone; an emptied bucket begins at 0."""
+    context = make_table(tmp_path / "t")
+    high, low, new, last = (data_file(name, rows=rows) for name, rows in (("high", 20), ("low", 5), ("new", 3), ("last", 9)))
+    forge(context, 1, [], [entry(high)])
+    forge(context, 2, [entry(high)], [entry(low)])
+    forge(context, 3, [entry(high), entry(low)], [entry(high, EntryKind.DELETE)])
+    forge(context, 4, [entry(low)], [entry(low, EntryKind.DELETE)])
+    forge(context, 5, [], [entry(new)])
+    forge(context, 6, [entry(new)], [entry(last)])
+    forge(context, 7, [entry(new), entry(last)], [entry(data_file("beside", rows=1), bucket=1)])
+    found = list[int]()
+    for version in walk(context, context.snapshots.ids()):
+        assert isinstance(version, WalkedVersion)
+        if version.before is not None:
+            found.append(version.before.highest_sequence(entry(high).bucket_id))
+    assert found[:-1] == [19, 19, 19, -1, 2] and found[-1] == -1, "nothing is asked of a bucket that has not changed"
+    Path(context.layout.snapshot(4)).unlink()
+    Path(context.layout.snapshot(3)).unlink()
+    after_gap = [version.before for version in walk(context, [1, 2, 5, 6]) if isinstance(version, WalkedVersion)]
+    assert [each and each.highest_sequence(entry(high).bucket_id) for each in after_gap] == [None, 19, None, 2]
+
+
+def test_a_bucket_whose_index_is_gone_has_changed(tmp_path: Path) -> None:
+    options = {"deletion-vectors.enabled": "true", "bucket-key": "k"}
+    made = tables.make_table(tmp_path / "t", {"k": "INT", "v": "STRING"}, [], bucket=2, options=options)
+    tables.write(made, [{"k": k, "v": "a"} for k in range(9)])
+    Table.open(made.url).delete("k = 3")
+    bench = Bench(Path(made.url))
+    (marked,) = {each.bucket_id for each in bench.context.manifests.index_entries(bench.newest)}
+    touched = {marked}
+    for k in range(9):
+        if marked in touched:
+            tables.write(bench.context, [{"k": k, "v": "in the other bucket"}])
+            touched = {each.bucket_id for each in bench.context.manifests.delta_entries(bench.newest)}
+    bench.publish(replace(bench.newest, index_manifest=None))
+    *_, last = walk(bench.context, bench.context.snapshots.ids())
+    assert isinstance(last, WalkedVersion) and set(last.changed_buckets) == touched | {marked} and last.index_changed
 
 
 def test_a_merged_manifest_with_a_lie(tmp_path: Path) -> None:

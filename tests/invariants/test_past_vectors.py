@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import LIKELY, PROVEN, UNTOLD
+from paimon_cli.invariants.past_vectors import visible_rows
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from tests.invariants.test_planted_anomalies import COLUMNS, beside_each_other, commit, found, table
 from tests.jobs.test_snapshot_ordering import row
@@ -64,3 +66,18 @@ def test_a_finding_concerns_a_key_that_both_commits_hold(tmp_path: Path) -> None
     assert "writers-beside-each-other" in found(context, key={"k": 3})
     assert not found(context, key={"k": 4}) and not found(context, key={"k": 5})
     assert found(context, key={"k": 4}, level="meta")["writers-beside-each-other"].certainty == LIKELY
+
+
+def test_marks_of_files_that_are_gone_hide_no_rows_of_others(tmp_path: Path) -> None:
+    """Java leaves them in its index files."""
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    write(context, [row(k, k) for k in range(9)])
+    Table.open(context.url).delete("k < 4")
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    assert visible_rows(bucket) == 5
+    (index,) = bucket.index_files
+    ranges = index.deletion_vector_ranges or ()
+    left = replace(index, deletion_vector_ranges=(*ranges, replace(ranges[0], data_file_name="gone")))
+    assert visible_rows(replace(bucket, index_files=(left,))) == 5
+    unknown = replace(index, deletion_vector_ranges=(replace(ranges[0], cardinality=None),))
+    assert visible_rows(replace(bucket, index_files=(unknown,))) is None
