@@ -63,8 +63,7 @@ class Integrity(OpenedTable):
         from paimon_cli.invariants.foreign_reads import foreign_read_report
         from paimon_cli.invariants.known_readers import judged
 
-        report = foreign_read_report(*self._as_scanned(snapshot), argument)
-        return report if engine is None else judged(report, engine)
+        return judged(foreign_read_report(*self._as_scanned(snapshot), argument), engine)
 
     def _as_scanned(self, snapshot: Point | None) -> tuple[TableContext, Snapshot | None]:
         """The context with the columns of a snapshot (default: the latest), and the snapshot."""

@@ -230,6 +230,7 @@ def run_query(
             for wrap in query.wraps:
                 relation = connection.sql(text)
                 text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
+                text = with_variant_functions(connection, text)
                 text, _ = _registered(connection, text, opening, trace, datasets)
             relation = connection.sql(f"{query.explain} {text}")
             types, reader = relation.types, relation.to_arrow_reader(PIECES.batch_rows)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table_definition import TableDefinition, split_names, to_schema
+from paimon_cli.commit.automatic_tags import checked_rules
 from paimon_cli.datatypes.data_type import UNORDERED_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
@@ -304,6 +305,10 @@ def _check_retention(definition: TableDefinition) -> None:
             )
 
 
+def _check_automatic_tags(definition: TableDefinition) -> None:
+    checked_rules(TableOptions(definition.options))
+
+
 _CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_columns,
     _check_defaults,
@@ -315,6 +320,7 @@ _CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_sequence_field,
     _check_snapshot_ordering,
     _check_retention,
+    _check_automatic_tags,
     _check_columns_in_options,
     check_engine,
 )

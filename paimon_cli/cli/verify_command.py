@@ -105,13 +105,21 @@ def verify(
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
+_READER_WORDS = {
+    "right": "is right about {}",
+    "refused": "refuses {}",
+    "wrong": "is wrong about {}",
+    "unknown": "may be wrong about {}: nothing is known of it",
+}
+
+
 def _show_foreign_reads(call: Call, table: str, snapshot: int | None, engine: str | None) -> None:
     opened = call.open(table)
     found = opened.foreign_reads(snapshot=snapshot, argument=call.pasted(table), engine=engine)
     of_snapshot = f"snapshot {found.snapshot_id or '-'} of {opened.name}"
     lines = [
         f"{reader.reader} ({reader.versions}) "
-        + (f"refuses {of_snapshot}" if reader.result == "refused" else f"is {reader.result} about {of_snapshot}")
+        + _READER_WORDS[reader.result].format(of_snapshot)
         + (f": {', '.join(reader.because)}" if reader.because else "")
         + "".join(f"\n    {text}" for text in (reader.advice, reader.report) if text)
         for reader in found.readers

@@ -18,6 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.choices import TagCreation, TagPeriod, TagPeriodFormat
+from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.capabilities import ServesVersions
 from paimon_cli.storage.injected import local_wall_clock
 from paimon_cli.storage.storage import PutOutcome
@@ -46,49 +47,12 @@ class AutomaticTags:
     @staticmethod
     def of(context: TableContext) -> AutomaticTags | None:
         """The rules of the table; None if it has no automatic tags. Raises `UsageError` for a wrong delay, name or time zone."""
-        options = context.options
-        if options.tag_automatic_creation == TagCreation.NONE:
-            return None
-        period, form = _PERIODS[options.tag_creation_period], "%Y%m%d%H%M"
-        if options.tag_creation_period_duration is not None:
-            period = options.tag_creation_period_duration
-        elif options.tag_creation_period == TagPeriod.DAILY:
-            form = _DAY_FORMATS.get(options.tag_period_formatter, "%Y%m%d")
-        elif options.tag_creation_period == TagPeriod.HOURLY:
-            form = _HOUR_FORMATS.get(options.tag_period_formatter, "%Y%m%d%H")
-        else:
-            form = _HOUR_FORMATS[TagPeriodFormat.WITH_DASHES]
-        if not 0 <= options.tag_creation_delay < period:
-            raise UsageError(
-                f"tag.creation-delay of {context.address} is not shorter than the period of its tags",
-                f"the delay is {options.tag_creation_delay} ms, the period {period} ms",
-            )
-        name = options.tag_batch_customized_name
-        if name is not None and not (is_plain_name(name) and name.strip()):
-            raise UsageError(
-                f"tag.batch.customized-name of {context.address} cannot be the name of a tag", f"'{name}' is no file name"
-            )
-        tags = AutomaticTags(context, period, form)
-        tags.wall_clock(0)
-        return tags
+        rules = checked_rules(context.options, f" of {context.address}")
+        return None if rules is None else AutomaticTags(context, *rules)
 
     def wall_clock(self, millis: int) -> int:
-        """The wall clock at a moment (epoch millis) in the zone that names the tags. Raises `UsageError` for an unknown zone."""
-        options = self.context.options
-        by_watermark = options.tag_automatic_creation == TagCreation.WATERMARK
-        zone = options.sink_watermark_time_zone if by_watermark else options.sink_process_time_zone
-        if zone is None:
-            return local_wall_clock(millis)
-        try:
-            offset = (_EPOCH + timedelta(milliseconds=millis)).astimezone(_java_zone(zone)).utcoffset()
-        except (KeyError, ValueError, OSError) as error:
-            key = "sink.watermark-time-zone" if by_watermark else "sink.process-time-zone"
-            raise UsageError(
-                f"{key} of {self.context.address} is no time zone",
-                f"'{zone}' is unknown here",
-                "such as Europe/Berlin or +05:30",
-            ) from error
-        return millis + round((offset or timedelta()).total_seconds() * 1000)
+        """The wall clock at a moment (epoch millis) in the zone that names the tags."""
+        return _wall_clock(self.context.options, millis, f" of {self.context.address}")
 
     def names(self, names: Sequence[str]) -> list[str]:
         """The tags that these rules created, the oldest period first."""
@@ -193,6 +157,49 @@ class AutomaticTags:
         if outcome is PutOutcome.CREATED and not context.storage.exists(holder):
             context.storage.delete(path)
             raise NotFound(f"snapshot {snapshot.id} was deleted before it was tagged", "another job expired it")
+
+
+def checked_rules(options: TableOptions, of_table: str = "") -> tuple[int, str] | None:
+    """The period in millis and the form of the names of automatic tags; None if there are none. `of_table`: for messages. Raises
+    `UsageError` for a wrong delay, name or time zone, with which Java and we do not commit.
+    """
+    if options.tag_automatic_creation == TagCreation.NONE:
+        return None
+    period, form = _PERIODS[options.tag_creation_period], "%Y%m%d%H%M"
+    if options.tag_creation_period_duration is not None:
+        period = options.tag_creation_period_duration
+    elif options.tag_creation_period == TagPeriod.DAILY:
+        form = _DAY_FORMATS.get(options.tag_period_formatter, "%Y%m%d")
+    elif options.tag_creation_period == TagPeriod.HOURLY:
+        form = _HOUR_FORMATS.get(options.tag_period_formatter, "%Y%m%d%H")
+    else:
+        form = _HOUR_FORMATS[TagPeriodFormat.WITH_DASHES]
+    if not 0 <= options.tag_creation_delay < period:
+        raise UsageError(
+            f"tag.creation-delay{of_table} is not shorter than the period of its tags",
+            f"the delay is {options.tag_creation_delay} ms, the period {period} ms",
+            "set a shorter tag.creation-delay, or a longer tag.creation-period",
+        )
+    name = options.tag_batch_customized_name
+    if name is not None and not (is_plain_name(name) and name.strip()):
+        raise UsageError(f"tag.batch.customized-name{of_table} cannot be the name of a tag", f"'{name}' is no file name")
+    _wall_clock(options, 0, of_table)
+    return period, form
+
+
+def _wall_clock(options: TableOptions, millis: int, of_table: str) -> int:
+    by_watermark = options.tag_automatic_creation == TagCreation.WATERMARK
+    zone = options.sink_watermark_time_zone if by_watermark else options.sink_process_time_zone
+    if zone is None:
+        return local_wall_clock(millis)
+    try:
+        offset = (_EPOCH + timedelta(milliseconds=millis)).astimezone(_java_zone(zone)).utcoffset()
+    except (KeyError, ValueError, OSError) as error:
+        key = "sink.watermark-time-zone" if by_watermark else "sink.process-time-zone"
+        raise UsageError(
+            f"{key}{of_table} is no time zone", f"'{zone}' is unknown here", "such as Europe/Berlin or +05:30"
+        ) from error
+    return millis + round((offset or timedelta()).total_seconds() * 1000)
 
 
 def _java_zone(name: str) -> tzinfo:

@@ -45,6 +45,8 @@ class Obstacle:
     COLUMNS = "older-columns"
     COMBINED = "columns-in-several-files"
     SHREDDED = "shredded-maps"
+    ADDED = "added-columns"
+    PARTITION = "partition-in-directories"
 
 
 _MEANINGS = {
@@ -56,8 +58,12 @@ _MEANINGS = {
     Obstacle.WAITING: "rows that wait for their buckets, and show only when they have been compacted",
     Obstacle.COMBINED: "files hold single columns of rows whose other columns are in other files",
     Obstacle.SHREDDED: "files hold maps as structs, whose keys are in the footer",
+    Obstacle.PARTITION: "files lack columns of their partition, which only the metadata and the names of their directories have",
+    Obstacle.ADDED: "files were written before columns were added, which they lack",
     Obstacle.COLUMNS: "files were written before columns were renamed, dropped or given another type",
 }
+FINE_WITH_A_SCHEMA = frozenset({Obstacle.ADDED})
+"""What only readers that take the columns from the files themselves get wrong: others fill columns with nulls, which is right."""
 MENDED_BY_COMPACTION = {Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.VECTORS, Obstacle.INVISIBLE, Obstacle.WAITING}
 
 
@@ -75,8 +81,8 @@ class ForeignFinding:
 
 @dataclass(frozen=True)
 class ReaderVerdict:
-    """What a reader makes of a snapshot. `result`: right, refused or wrong; `because`: the codes of the obstacles; `report`:
-    where that was described.
+    """What a reader makes of a snapshot. `result`: right, refused, wrong or unknown; `because`: the codes of the obstacles;
+    `report`: where that was described.
     """
 
     reader: str
@@ -91,7 +97,7 @@ class ReaderVerdict:
 class ForeignReadReport:
     """The result for one snapshot. `files` and `rows`: what a plain Parquet reader would see, right or wrong.
 
-    `readers`: of an engine, if one was asked for. Then the snapshot is safe if none of them returns wrong rows.
+    `readers`: of an engine, if one was asked for. Then the snapshot is safe if each is known to return right rows, or none.
     """
 
     snapshot_id: int | None
@@ -128,7 +134,7 @@ def _examine(report: ForeignReadReport, context: TableContext, snapshot: Snapsho
             known.files += 1
             known.rows += rows
     report.findings = [found[code] for code in _MEANINGS if code in found]
-    report.is_safe = not found
+    report.is_safe = not found.keys() - FINE_WITH_A_SCHEMA
 
 
 def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str, DataFileMeta, int]]:
@@ -137,10 +143,8 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
     for file in bucket.files:
         if file_format(file.file_name) != "parquet":
             yield Obstacle.FORMAT, file, file.row_count
-        if _has_other_columns(context, file):
-            yield Obstacle.COLUMNS, file, file.row_count
-        if _has_shredded_maps(context, bucket, file):
-            yield Obstacle.SHREDDED, file, file.row_count
+        yield from ((code, file, file.row_count) for code in _other_columns(context, file))
+        yield from ((code, file, file.row_count) for code in _stored_otherwise(context, bucket, file))
         vector = vectors.of(file.file_name)
         if vector is not None and len(vector.positions):
             yield Obstacle.VECTORS, file, len(vector.positions)
@@ -167,28 +171,33 @@ def _unmerged_rows(context: TableContext, bucket: BucketFiles) -> Iterator[tuple
             yield Obstacle.DELETES, file, deleted
 
 
-def _has_other_columns(context: TableContext, file: DataFileMeta) -> bool:
-    """Whether a reader that matches columns by name would miss one, or read another type. Added columns are null anyway."""
+def _other_columns(context: TableContext, file: DataFileMeta) -> Iterator[str]:
+    """How the columns of a file differ by name or type from those of the table."""
     if file.schema_id == context.schema.id:
-        return False
+        return
     old: TableSchema = context.schemas.named(file.schema_id)
     now = {one.id: one for one in context.schema.fields}
-    return any(
-        one.id not in now or now[one.id].name != one.name or not same_type(now[one.id].type, one.type) for one in old.fields
-    )
+    if any(one.id not in now or now[one.id].name != one.name or not same_type(now[one.id].type, one.type) for one in old.fields):
+        yield Obstacle.COLUMNS
+    if now.keys() - {one.id for one in old.fields}:
+        yield Obstacle.ADDED
 
 
-def _has_shredded_maps(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> bool:
-    """Whether the file stores a MAP as a struct: where an option allows that, the footer tells."""
+def _stored_otherwise(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> Iterator[str]:
+    """What the footer of a file tells, where it may: a MAP that is a struct, or a partition that only directories name."""
     schema: TableSchema = context.schemas.named(file.schema_id)
     maps = [one.name for one in schema.fields if isinstance(one.type, MapType)]
     allowed = [name for name in maps if schema.options.get(f"fields.{name}.{STORAGE_LAYOUT}", "").lower() == SHREDDED.decode()]
-    if not allowed or file_format(file.file_name) != "parquet":
-        return False
+    adopted = () if schema.primary_keys else schema.partition_keys
+    if not (allowed or adopted) or file_format(file.file_name) != "parquet":
+        return
     path = context.data_file_path(*bucket.bucket_id, file)
     with decoding(path, schema.fields), open_sized(context.storage, path, file.file_size) as source:
         stored = pq.read_schema(source)
-        return any(name in stored.names and pa.types.is_struct(stored.field(name).type) for name in allowed)
+    if any(name in stored.names and pa.types.is_struct(stored.field(name).type) for name in allowed):
+        yield Obstacle.SHREDDED
+    if not set(adopted) <= set(stored.names):
+        yield Obstacle.PARTITION
 
 
 def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> int:

@@ -10,20 +10,25 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from paimon_cli.errors import UsageError
-from paimon_cli.invariants.foreign_reads import ForeignReadReport, Obstacle, ReaderVerdict
+from paimon_cli.invariants.foreign_reads import FINE_WITH_A_SCHEMA, ForeignReadReport, Obstacle, ReaderVerdict
 
 _MERGED = frozenset({Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.INVISIBLE, Obstacle.WAITING})
 _ALL = frozenset(value for name, value in vars(Obstacle).items() if name.isupper())
+_OF_2_0 = frozenset({Obstacle.SHREDDED})
+"""What came with Paimon 2.0, and no report tells of: it cannot be known how older readers take it. Java's 1.4 raises an error."""
 
 
 @dataclass(frozen=True)
 class KnownReader:
-    """A reader of Paimon tables: the obstacles that it reads `wrongly` or `refuses`. `report`: where that was described."""
+    """A reader of Paimon tables: the obstacles that it reads `wrongly` or `refuses`, and `unknown` ones. `report`: where that was
+    described.
+    """
 
     name: str
     versions: str
     wrongly: frozenset[str] = frozenset()
     refuses: frozenset[str] = frozenset()
+    unknown: frozenset[str] = _OF_2_0
     report: str = ""
     advice: str = ""
 
@@ -65,13 +70,20 @@ KNOWN_READERS: dict[str, tuple[KnownReader, ...]] = {
             report="https://github.com/polardb/duckdb-paimon/issues/95",
             advice="it returns old versions of keys that are also in level 0; `sql` of paimon-cli queries the table with DuckDB",
         ),
-        KnownReader("DuckDB's read_parquet", "all", wrongly=_ALL, advice="it takes the files as they are"),
+        KnownReader(
+            "DuckDB's read_parquet",
+            "with hive_partitioning = false",
+            wrongly=_ALL,
+            unknown=frozenset(),
+            advice="it takes the files as they are",
+        ),
     ),
     "polars": (
         KnownReader(
             "Polars' scan_parquet",
             "all",
             wrongly=_ALL,
+            unknown=frozenset(),
             advice="it takes the files as they are; the library of paimon-cli makes Polars frames of merged rows",
         ),
     ),
@@ -79,16 +91,22 @@ KNOWN_READERS: dict[str, tuple[KnownReader, ...]] = {
 """Engine -> its readers, as far as they are known."""
 
 
-def judged(report: ForeignReadReport, engine: str) -> ForeignReadReport:
-    """The report about the readers of an engine. Raises `UsageError` for an engine that is not known."""
+def judged(report: ForeignReadReport, engine: str | None) -> ForeignReadReport:
+    """The report about the readers of an engine; with None, about a plain reader that takes the columns from the table. Raises
+    `UsageError` for an engine that is not known.
+    """
+    if engine is None:
+        return replace(report, findings=[finding for finding in report.findings if finding.code not in FINE_WITH_A_SCHEMA])
     if engine not in KNOWN_READERS:
         raise UsageError(f"nothing is known about '{engine}' as a reader", f"known: {', '.join(KNOWN_READERS)}")
     met = [finding.code for finding in report.findings]
     readers = tuple(_verdict(reader, met) for reader in KNOWN_READERS[engine])
-    return replace(report, is_safe=all(reader.result != "wrong" for reader in readers), readers=readers)
+    return replace(report, is_safe=all(reader.result in ("right", "refused") for reader in readers), readers=readers)
 
 
 def _verdict(reader: KnownReader, met: Collection[str]) -> ReaderVerdict:
-    refused, wrong = ([code for code in met if code in codes] for codes in (reader.refuses, reader.wrongly))
-    result, because = ("refused", refused) if refused else ("wrong", wrong) if wrong else ("right", [])
-    return ReaderVerdict(reader.name, reader.versions, result, tuple(because), reader.report, reader.advice)
+    """A reader that refuses a table returns nothing wrong, whatever else there is; what is wrong is, whatever is unknown."""
+    for result, codes in (("refused", reader.refuses), ("wrong", reader.wrongly), ("unknown", reader.unknown)):
+        if because := tuple(code for code in met if code in codes):
+            return ReaderVerdict(reader.name, reader.versions, result, because, reader.report, reader.advice)
+    return ReaderVerdict(reader.name, reader.versions, "right", (), reader.report, reader.advice)

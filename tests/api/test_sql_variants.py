@@ -87,3 +87,11 @@ def test_variants_inside_of_other_types(tmp_path: Path) -> None:
     found = [list(row.values()) for row in catalog.sql(f"SELECT {parts} FROM d.t ORDER BY k").to_arrow().to_pylist()]
     assert found == [[5, 6, "7", 1, 2], [None, None, None, 2, 0], [None, None, None, None, None]]
     assert catalog.sql("SELECT a FROM d.t WHERE k = 0").to_arrow().column(0).to_pylist() == [['{"n":6}', None]]
+
+
+def test_conditions_of_a_merge(catalog: Catalog) -> None:
+    """Also where DuckDB computes them, because a value is one of its functions."""
+    for value in ("t.v", "json_merge_patch(t.v, '{\"a\": 1}')"):
+        merge = "MERGE INTO d.t t USING (SELECT 2 AS k) s ON t.k = s.k WHEN MATCHED AND variant_get(t.v, '$[0]', 'INT') = 1 "
+        catalog.sql(f"{merge} THEN UPDATE SET v = {value}")
+    assert catalog.sql("SELECT v FROM d.t WHERE k = 2").to_arrow().column(0).to_pylist() == ['{"a":1}']

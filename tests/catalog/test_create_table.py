@@ -47,6 +47,7 @@ def definition(
     )
 
 
+HOURLY_TAGS = {"tag.automatic-creation": "process-time", "tag.creation-period": "hourly"}
 NESTED_GROUP = {"merge-engine": "partial-update", "fields.a.sequence-group": "b"}
 BY_SNAPSHOT = {"sequence.snapshot-ordering": "true", "write-only": "true"}
 CROSSED_GROUPS = {"merge-engine": "partial-update", "fields.g.sequence-group": "v", "fields.h.sequence-group": "g"}
@@ -145,6 +146,12 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT"], {"options": {"snapshot.num-retained.max": "5"}}, r"min=10 \(the default\) is above snapshot\.num-ret"),
         (["id INT"], {"options": {"manifest.compression": "bogus"}}, "manifest.compression"),
         (["id INT"], {"options": {"changelog.num-retained.min": "3", "changelog.num-retained.max": "2"}}, "min=3 is above"),
+        (["id INT"], {"options": {**HOURLY_TAGS, "tag.creation-delay": "1 h"}}, "delay is not shorter than the period"),
+        (
+            ["id INT"],
+            {"options": {**HOURLY_TAGS, "sink.process-time-zone": "Atlantis"}},
+            "sink.process-time-zone is no time zone",
+        ),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[str, object], message: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_cli import Table
+from paimon_cli import Catalog, Table
 from paimon_cli.history.live_files import bucket_files
 
 
@@ -111,3 +111,42 @@ def test_rows_that_wait_for_their_buckets(tmp_path: Path) -> None:
     write(table, [1, 2], "a")
     found = [finding.code for finding in table.foreign_reads().findings]
     assert "waiting-for-buckets" in found
+
+
+def results(table: Table, engine: str) -> list[tuple[str, list[str]]]:
+    return [(reader.result, list(reader.because)) for reader in table.foreign_reads(engine=engine).readers]
+
+
+def test_columns_that_were_added_are_missing_for_who_takes_them_from_files(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", key=None)
+    write(table, [1, 2], "a")
+    assert results(table, "duckdb") == [("right", []), ("right", [])]
+    table.alter.add_column("w INT")
+    table.refresh()
+    assert table.foreign_reads().is_safe and not table.foreign_reads().findings
+    assert results(table, "duckdb") == [("right", []), ("wrong", ["added-columns"])]
+    assert results(table, "polars") == [("wrong", ["added-columns"])]
+    assert not table.foreign_reads(engine="polars").is_safe
+    assert table.foreign_reads(engine="trino").is_safe
+
+
+def test_partitions_that_only_directories_name(tmp_path: Path) -> None:
+    for day in ("1", "2"):
+        (tmp_path / f"source/dt={day}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / f"source/dt={day}/a.parquet")
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.adopt(str(tmp_path / "source"), table="d.t")
+    table = catalog.table("d.t")
+    assert len(our_rows(table)) == 2
+    (finding,) = table.foreign_reads().findings
+    assert (finding.code, finding.files, finding.command) == ("partition-in-directories", 2, None)
+    assert results(table, "polars") == [("wrong", ["partition-in-directories"])]
+
+
+def test_what_is_newer_than_a_reader_is_unknown(tmp_path: Path) -> None:
+    options = {"fields.m.map.storage-layout": "shared-shredding", "write-only": "true"}
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT NOT NULL", "m MAP<STRING, INT>"], options=options)
+    table.write(pa.table({"id": [1, 2], "m": pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int32()))}))
+    assert results(table, "trino") == [("unknown", ["shredded-maps"])]
+    assert results(table, "polars") == [("wrong", ["shredded-maps"])]
+    assert not table.foreign_reads(engine="clickhouse").is_safe

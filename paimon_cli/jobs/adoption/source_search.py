@@ -9,6 +9,7 @@ from typing import Any
 from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.jobs.adoption.directories import PartitionWalk, expect_no_log
 from paimon_cli.jobs.adoption.source import Source
+from paimon_cli.storage.storage import is_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 _BUCKET = re.compile(r"bucket-([0-9]+|postpone)")
@@ -28,6 +29,8 @@ def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> S
         raise UsageError(f"{root} is a bucket of a table of Paimon", why, "paimon-cli tables clone copies it")
     entries = storage.list_directory(root)
     if not entries:
+        if storage.exists(root) and not is_directory(storage, root):
+            raise UsageError(f"{root} is a file", "a directory of files becomes a table", "name the directory that holds it")
         raise NotFound(f"there are no files in {root}", "it does not exist, or is empty", "name the directory of the files")
     names = {entry.name: entry for entry in entries}
     expect_no_log(root, names.keys() - {"metadata"})

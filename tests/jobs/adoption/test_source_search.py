@@ -37,6 +37,16 @@ def test_files_and_partitions(tmp_path: Path) -> None:
     }
 
 
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match="is a file"):
+        found(tmp_path / "a.parquet")
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "none"):
+        with pytest.raises(NotFound, match="there are no files"):
+            found(tmp_path / name)
+
+
 def link_to_file(root: Path) -> None:
     (root.parent / "secret.parquet").write_bytes(b"PAR1")
     (root / "f.parquet").symlink_to(root.parent / "secret.parquet")
