@@ -133,10 +133,10 @@ def test_only_the_command_line_switches_it(environment: dict[str, str]) -> None:
     """A program that imports the library keeps numpy's `exp`; the processes of a command inherit the switch."""
     say = f"import os; print(os.environ.get({VARIABLE!r}, 'nothing'))"
     library = f"import paimon_cli.jobs.write_job; from paimon_cli import Table; {say}"
-    command = f"""import sys, types, paimon_cli.__main__ as program
-def run():  # the application, which would end the process
+    command = f"""import paimon_cli.__main__ as program, paimon_cli.cli.app as app
+def run():
     {say}
-sys.modules["paimon_cli.cli.app"] = types.SimpleNamespace(main=run)
+app.main = run
 program.main()
 """
     assert printed(library, environment) == "nothing"
