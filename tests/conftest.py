@@ -62,9 +62,6 @@ def _in_memory() -> str | None:
     return memory if free >= 6 << 30 and not facts.f_flag & os.ST_NOEXEC else None
 
 
-if "TMPDIR" not in os.environ and (directory := _in_memory()) is not None:
-    os.environ["TMPDIR"], tempfile.tempdir = directory, None
-
 # A busy machine is no reason to fail. Which examples are tried is the same each time; at night others are searched for.
 settings.register_profile("night", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("tests", settings.get_profile("night"), derandomize=True)
@@ -88,6 +85,17 @@ def pytest_configure() -> None:
     sys.unraisablehook = note
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Workers inherit the place. Tables of the night are too large for it."""
+    if "TMPDIR" not in os.environ and not _at_night(session.config) and (directory := _in_memory()) is not None:
+        os.environ["TMPDIR"], tempfile.tempdir = directory, None
+
+
+def _at_night(config: pytest.Config) -> bool:
+    return bool(config.getoption("markexpr") == "nightly")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: tests of Spark, stores and processes wait much of their time."""
@@ -108,7 +116,7 @@ class ByModule(LoadGroupScheduling):  # type: ignore[misc]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
     """At night few tests of a module take minutes each: any worker may have the next one."""
-    return None if config.getoption("markexpr") == "nightly" else ByModule(config, log)
+    return None if _at_night(config) else ByModule(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

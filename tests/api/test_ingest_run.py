@@ -330,6 +330,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.in_part(2)
 def test_the_first_bad_event_is_named_and_those_before_it_are_committed(tmp_path: Path, text: bytes) -> None:
     catalog = Catalog(str(tmp_path))
     good = [debezium("t", "c", None, {"id": n}) for n in (1, 2)]
@@ -403,6 +404,7 @@ def test_a_missing_image_before(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.in_part(2)
 def test_an_event_of_no_known_kind_stops_its_table_alone(tmp_path: Path, name: Any, event: Row, is_first: bool) -> None:
     """Also as the first of a new table, for which nothing is known then; set apart, it stops nothing."""
     envelope = dict(FORMATS)[name]

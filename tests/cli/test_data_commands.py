@@ -331,6 +331,7 @@ def test_increments_and_changelog(run: Run, orders: Path, tmp_path: Path) -> Non
         ("snapshots", "show", "{}"),
     ],
 )
+@pytest.mark.in_part(3)
 def test_invalid_numbers_are_refused(run: Run, orders: Path, tmp_path: Path, command: tuple[str, ...], text: str) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
     words = [word.format(text) for word in command]

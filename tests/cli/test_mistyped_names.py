@@ -107,6 +107,7 @@ def test_columns_that_nearly_match_are_named(run: Run, folder: Path) -> None:
         ("read shop.orders --warehouse .", 3, "name it ./shop/orders"),
     ],
 )
+@pytest.mark.in_part(2)
 def test_other_names_that_nearly_match_are_named(run: Run, folder: Path, line: str, code: int, meant: str) -> None:
     (folder / "rows.json").write_text('{"id": 1}')
     run("write", "shop/orders", "rows.json")

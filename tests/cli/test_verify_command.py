@@ -85,6 +85,7 @@ def test_single_snapshots(run: Run, table: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["garbage", "directory", "missing"])
 @pytest.mark.parametrize("level", ["meta", "files", "full"])
+@pytest.mark.in_part(3)
 def test_a_damaged_newest_schema_is_found(run: Run, table: Path, damage: str, level: str) -> None:
     run("alter", table, "add-column", "late INT")
     newest, rows = table / "schema/schema-1", table.parent / "rows.csv"
@@ -122,6 +123,7 @@ def test_no_schema_can_be_read(run: Run, table: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "x", "-3", "0", "9" * 30, None])
+@pytest.mark.in_part(2)
 def test_an_unreadable_hint_is_reported_and_ignored(run: Run, table: Path, content: str | None) -> None:
     for hint in (table / "snapshot/LATEST", table / "snapshot/EARLIEST"):
         hint.unlink()

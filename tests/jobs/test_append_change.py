@@ -152,6 +152,7 @@ def files(context: TableContext, place: str = "") -> list[DataFileMeta]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_part(2)
 def test_null_and_strange_partitions_and_values(tmp_path: Path, kind: str) -> None:
     context = made(tmp_path, kind, times=0)
     days = [None, "", " ", "a/b", "k=v", "ü"]
@@ -251,6 +252,7 @@ def test_concurrent_appends_are_not_a_conflict(tmp_path: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_part(2)
 def test_of_two_deletes_in_a_file_the_later_one_reads_again(tmp_path: Path, kind: str) -> None:
     context = made(tmp_path, kind)
     busy = beside(context, lambda: run(context, "id in (0, 1, 2)"))
@@ -279,6 +281,7 @@ def test_a_change_that_gives_up_leaves_the_table_as_the_other_left_it(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_part(2)
 def test_a_compaction_that_was_overtaken_by_a_delete_is_refused_and_planned_again(tmp_path: Path, kind: str) -> None:
     context = made(tmp_path, kind)
     run(context, "id in (6, 16)")
@@ -298,6 +301,7 @@ BY_PARTITION = {"commit.data-conflict-check": "partition"}
 
 @pytest.mark.parametrize("kind", FIXED)
 @pytest.mark.parametrize("change", ["delete", "update"])
+@pytest.mark.in_part(2)
 def test_a_rescale_that_was_overtaken_by_a_change_of_rows_is_refused(tmp_path: Path, kind: str, change: str) -> None:
     """The change only marks rows in files that the rescale has read and is about to replace with copies of all rows."""
     context = made(tmp_path, kind)
@@ -315,6 +319,7 @@ def test_a_rescale_that_was_overtaken_by_a_change_of_rows_is_refused(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_part(2)
 def test_writes_under_the_check_that_have_not_seen_a_delete_are_refused(tmp_path: Path, kind: str) -> None:
     context = made(tmp_path, kind)
     run(context, "id in (2, 3)")

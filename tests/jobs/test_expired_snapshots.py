@@ -78,6 +78,7 @@ def check_sound(table: Table) -> None:
 
 
 @of_all_kinds
+@pytest.mark.in_part(2)
 def test_an_update_starts_again(tmp_path: Path, at_first_task: Any, kind: str) -> None:
     table = new_table(tmp_path, kind)
     at_first_task(lambda: replace_all_files(table))
@@ -89,6 +90,7 @@ def test_an_update_starts_again(tmp_path: Path, at_first_task: Any, kind: str) -
 
 
 @of_all_kinds
+@pytest.mark.in_part(2)
 def test_a_delete_starts_again(tmp_path: Path, at_first_task: Any, kind: str) -> None:
     table = new_table(tmp_path, kind)
     at_first_task(lambda: replace_all_files(table))

@@ -160,6 +160,7 @@ def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
         {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "1"},
     ],
 )
+@pytest.mark.in_part(2)
 def test_no_reader_sees_a_change(tmp_path: Path, options: dict[str, str]) -> None:
     made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=2, options=options)
     for first in (0, 3):

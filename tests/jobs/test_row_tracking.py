@@ -64,6 +64,7 @@ def sound(context: TableContext) -> bool:
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+@pytest.mark.in_part(2)
 def test_new_rows_get_ids_and_keep_them_whatever_happens_to_their_files(tmp_path: Path, form: str) -> None:
     context = made(tmp_path, **{"file.format": form})
     add(context, 1, 2, 3)

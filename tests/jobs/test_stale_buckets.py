@@ -136,6 +136,7 @@ def expected(changes: Mapping[int, str | None]) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.in_part(2)
 def test_the_rows_of_a_stale_commit_are_newer_than_the_rescale(tmp_path: Path, vectors: bool, twice: bool) -> None:
     more = {"deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": "true"} if vectors else {}
     context = made(tmp_path, more)

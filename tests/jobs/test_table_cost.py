@@ -287,6 +287,7 @@ def test_dropped_tables_count_as_trash(table: Table) -> None:
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
+@pytest.mark.in_part(4)
 def test_every_file_of_other_writers_has_an_owner(golden: Golden, tmp_path: Path) -> None:
     directory = golden_table(golden.writer, golden.name, tmp_path)
     cost = Table.open(directory).cost()

@@ -63,6 +63,7 @@ def _sorted(table: Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_part(2)
 def test_a_deleted_row_stays_deleted_and_an_overwritten_one_is_not_doubled(kind: str, tmp_path: Path) -> None:
     source = _source(tmp_path / "s", kind)
     for target in (

@@ -99,6 +99,7 @@ def test_expiry_of_one_spares_what_the_other_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hidden", [{3}, {3, 4}, {4}, {5}, {4, 5}, {6}, {5, 6}, {3, 4, 5, 6}], ids=str)
+@pytest.mark.in_part(2)
 def test_expiry_spares_what_snapshots_need_that_a_listing_of_the_branch_hides(tmp_path: Path, hidden: set[int]) -> None:
     main, branch = branched(tmp_path)
     write(branch, [{"k": 1, "v": "branch"}])

@@ -241,6 +241,7 @@ def test_every_order_of_a_drop_and_another_job(name: str) -> None:
 
 @pytest.mark.parametrize("newer", [1, 2, 3])
 @pytest.mark.parametrize("moment", ["put", "plan"])
+@pytest.mark.in_part(2)
 def test_rows_of_a_write_do_not_get_into_a_new_table_of_the_same_name(tmp_path: Path, newer: int, moment: str) -> None:
     """It has fewer, as many, or more snapshots than the write has seen; the drop has deleted the files of the write."""
     context = table_of(tmp_path, 2)

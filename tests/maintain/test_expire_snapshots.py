@@ -129,6 +129,7 @@ def test_tags_protect_their_files(tmp_path: Path, tagged: int) -> None:
 
 
 @pytest.mark.parametrize("tagged", [tags for count in (2, 3) for tags in itertools.combinations((1, 2, 3, 4), count)])
+@pytest.mark.in_part(2)
 def test_each_of_several_tags_protects_its_files(tmp_path: Path, tagged: tuple[int, ...]) -> None:
     """A file may die long after the oldest tag, so that only a later one has it."""
     context = table_of_five(tmp_path)

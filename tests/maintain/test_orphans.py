@@ -549,6 +549,7 @@ def long_after(context: TableContext) -> TableContext:
 
 @pytest.mark.parametrize("merges", ["2", "30"])
 @pytest.mark.parametrize("tag", [None, 2, 4])
+@pytest.mark.in_part(2)
 def test_what_a_killed_expiry_left_is_an_orphan_although_a_tag_mentions_it(tmp_path: Path, tag: int | None, merges: str) -> None:
     """Also while the manifests that add and delete such a file are still there."""
     context = compacted_table(tmp_path, {"manifest.merge-min-count": merges})

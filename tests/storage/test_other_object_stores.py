@@ -265,6 +265,7 @@ class TestTables:
         assert store.blobs == {}
 
     @pytest.mark.parametrize(("fate", "times"), [(Fate.LOSE_ANSWER, 1), (Fate.LOSE_REQUEST, 3), (Answer(500, "Error"), 2)])
+    @pytest.mark.in_part(3)
     def test_a_commit_whose_answers_get_lost_is_made_once(
         self, store: Store, tmp_path: Path, fate: Fate | Answer, times: int
     ) -> None:
@@ -357,6 +358,7 @@ def test_a_killed_client_is_no_error_of_a_server(capsys: pytest.CaptureFixture[s
         assert bool(capsys.readouterr().err) == is_shown
 
 
+@pytest.mark.in_part(3)
 def test_a_backup_there_and_back(store: Store, tmp_path: Path) -> None:
     """From local disk to the store, to another place of the bucket, and back; what a drop leaves comes back."""
     table, backup = tmp_path / "wh/shop.db/orders", f"{store.root}/backup/shop.db/orders"

@@ -19,6 +19,7 @@ from paimon_cli.requests.compaction import Upkeep
 from paimon_cli.storage import guarded_storage
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
+from tests.nightly import at_night
 from tests.storage.s3_proxy import S3Proxy
 from tests.storage.s3_server import S3Server
 
@@ -60,7 +61,7 @@ class Shop:
         return Counter(request.method for request in self.proxy.requests), answered
 
 
-@pytest.mark.parametrize(("buckets", "commits"), ((1, 1), (2, 4)))
+@pytest.mark.parametrize(("buckets", "commits"), [(2, 4), at_night(1, 1)])
 def test_the_requests_of_operations_are_predicted(s3_server: S3Server, proxy: S3Proxy, buckets: int, commits: int) -> None:
     shop = Shop(s3_server, proxy, buckets, commits)
     predicted = shop.predicted()

@@ -39,7 +39,7 @@ def erase(root: str, storage: Storage, certificate: Path) -> EraseSummary:
 
 @pytest.mark.parametrize("every", [0, at_night(4)])
 @pytest.mark.parametrize(
-    "kind", ["partitions, a tag and a branch", at_night("vectors and Bloom filters"), at_night("changelogs")]
+    "kind", ["changelogs", at_night("vectors and Bloom filters"), at_night("partitions, a tag and a branch")]
 )
 def test_it_may_die_at_any_step(kind: str, every: int, s3_server: S3Server, tmp_path: Path) -> None:
     """By day at one step, in the middle; on a disk, at more of them (`tests/jobs/erasure`)."""

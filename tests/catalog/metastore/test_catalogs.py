@@ -166,6 +166,7 @@ def test_entries_with_missing_files_can_be_dropped(call: Call, tmp_path: Path) -
     assert call("drop", "shop.one", "-y", code=3).err
 
 
+@pytest.mark.in_part(2)
 def test_a_table_that_lost_only_its_schemas_keeps_its_entry(call: Call, tmp_path: Path) -> None:
     call("create", "shop.orders", *COLUMNS)
     write(call, "shop.orders", {"id": 1, "v": "a"})
@@ -182,6 +183,7 @@ def test_what_is_not_there(call: Call) -> None:
     call("tables", "clone", "shop.nope", "shop.x", code=3)
 
 
+@pytest.mark.in_part(2)
 def test_rename(call: Call, tmp_path: Path) -> None:
     call("create", "shop.orders", *COLUMNS)
     call("create", "shop.taken", *COLUMNS)
@@ -217,6 +219,7 @@ def test_clone(call: Call) -> None:
     assert rows(call, "shop.copy") == [{"id": 1, "v": "c", "n": 7}]
 
 
+@pytest.mark.in_part(2)
 def test_a_table_without_a_snapshot_is_cloned_as_such(call: Call) -> None:
     call("create", "shop.orders", *COLUMNS)
     assert "cloned an empty table" in call("tables", "clone", "shop.orders", "shop.copy").out

@@ -288,7 +288,7 @@ def with_odd_names(event: Row, chance: random.Random) -> Row:
 
 
 @pytest.mark.parametrize("format, envelope", CUT)
-@pytest.mark.parametrize("seed", first(2, range(6)))
+@pytest.mark.parametrize("seed", first(1, range(6)))
 def test_random_texts_are_read_as_before(format: str, envelope: Any, seed: int) -> None:
     chance = random.Random(seed)
     events = changes(envelope, seed)

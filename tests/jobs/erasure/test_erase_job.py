@@ -130,6 +130,7 @@ def is_between(now: dict[str, list[Row]], before: dict[str, list[Row]]) -> bool:
 
 @pytest.mark.parametrize("every", [47, at_night(1)])
 @pytest.mark.parametrize("kind", ["partitions, a tag and a branch", "vectors and Bloom filters", "dynamic buckets", "changelogs"])
+@pytest.mark.in_part(2)
 def test_it_may_die_at_any_step(kind: str, every: int, tmp_path: Path) -> None:
     context = KEYED[kind](tmp_path / "t")
     copies = Copies.of(context)
