@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from paimon_cli.ingest.changes.event_lines import bounds_of, pieces_of
 from paimon_cli.ingest.changes.text_search import BlockSearch, Bytes
 
-_OPENING, _CLOSING = b"{}"
+_OPENING, _CLOSING, _COMMA = b"{},"
 Indices = npt.NDArray[np.int64]
 
 
@@ -63,18 +63,18 @@ class EventOrder:
 
 @dataclass(frozen=True)
 class CutEvents:
-    """The events that could be cut. `chosen`: their indices; `parts`: by `EventPart`, an object of each event."""
+    """The events that could be cut. `chosen`: their indices; `images`: an object of each event; `texts`: one by each other
+    `EventPart`, as large binary.
+    """
 
     chosen: Indices
-    parts: Mapping[int, PartTexts]
+    images: PartTexts
+    texts: Mapping[int, pa.Array]
 
     def take(self, kept: Indices) -> CutEvents:
         """Those at some places."""
-        return CutEvents(self.chosen[kept], {part: one.of(kept) for part, one in self.parts.items()})
-
-    def texts(self, part: int) -> pa.Array:
-        """The objects of one part, as large binary."""
-        return self.parts[part].texts()
+        texts = {part: one.take(pa.array(kept)) for part, one in self.texts.items()}
+        return CutEvents(self.chosen[kept], self.images.of(kept), texts)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,12 @@ def cut_events(texts: pa.Array, order: EventOrder) -> CutEvents | None:
         return None
     edges = [one[chosen] for one in bounds]
     pieces = {part: [n for n, one in enumerate(order.parts) if one == part] for part in order.parts}
-    return CutEvents(chosen, {part: _objects(block.copy(), edges, numbers) for part, numbers in pieces.items()})
+    block, texts = block.copy(), dict[int, pa.Array]()
+    for part in pieces.keys() - {EventPart.IMAGES}:
+        texts[part] = _objects(block, edges, pieces[part]).texts()
+        for edge in edges[1:-1]:
+            block[edge] = _COMMA
+    return CutEvents(chosen, _objects(block, edges, pieces[EventPart.IMAGES]), texts)
 
 
 def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> PartTexts:
@@ -134,5 +139,5 @@ def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> 
     if not is_last:
         block[end] = _CLOSING
         ends[-1] = end + 1
-    bounds = (np.stack(one, axis=1).ravel() for one in (starts, ends))
-    return PartTexts(block, *bounds, count=len(numbers), at=np.arange(len(begin)))
+    first, last = (np.stack(one, axis=1).ravel() for one in (starts, ends))
+    return PartTexts(block, first, last, len(numbers), np.arange(len(begin)))

@@ -98,7 +98,7 @@ class TableReader:
         """
         order = np.concatenate([places for _, places in tables])
         at, keys = framed.at[order], self.format.images
-        table = parsed_objects(framed.cut.parts[EventPart.IMAGES].of(at).texts(), schema, "error")
+        table = parsed_objects(framed.cut.images.of(at).texts(), schema, "error")
         columns = None if table is None else {name: one_array(table[name]) for name in table.column_names}
         images = None if columns is None else images_in(columns, keys, len(order))
         if images is None:  # an event of one table is not to slow the others
@@ -114,10 +114,11 @@ class TableReader:
             refused |= np.isin(event, events_with_whole_numbers(ordered, event, in_doubt, doubles))
         if keys.is_partial:
             before = overlaid(before, after)
-        for index, places in tables:
+        ends = np.searchsorted(event, np.cumsum([len(places) for _, places in tables])).tolist()
+        spoiled = frozenset(np.searchsorted(ends, np.flatnonzero(refused), side="right").tolist())
+        for number, ((index, places), first, last) in enumerate(zip(tables, (0, *ends), ends, strict=False)):
             end = begin + len(places)
-            first, last = np.searchsorted(event, (begin, end)).tolist()
-            if not refused[first:last].any():
+            if number not in spoiled:
                 rows, parts = slice(first, last), FrameParts(framed, at[begin:end])
                 read = ordered.slice(begin, len(places)), event[rows] - begin, before.slice(rows), after.slice(rows)
                 yield index, ReadEvents(*read, parts, keys)
