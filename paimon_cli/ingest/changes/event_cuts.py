@@ -23,6 +23,7 @@ from paimon_cli.ingest.changes.event_lines import bounds_of, pieces_of
 from paimon_cli.ingest.changes.text_search import BlockSearch, Bytes
 
 _OPENING, _CLOSING, _COMMA = b"{},"
+_KEY_OPENING = b',"'
 Indices = npt.NDArray[np.int64]
 
 
@@ -106,7 +107,8 @@ class PartTexts:
 def cut_events(texts: pa.Array, order: EventOrder) -> CutEvents | None:
     """The events whose keys are in this order; None if there is none. `texts`: of a block of events, as large binary."""
     block, starts, ends = bounds_of(texts)
-    search, fits = BlockSearch(block), pc.starts_with(texts, order.opening).to_numpy(zero_copy_only=False)
+    opening = _KEY_OPENING if len(order.keys) > 2 else b""
+    search, fits = BlockSearch(block, opening), pc.starts_with(texts, order.opening).to_numpy(zero_copy_only=False)
     bounds = [starts, ends]
     if order.images_first:
         for key in reversed(tuple(order.keys)):
