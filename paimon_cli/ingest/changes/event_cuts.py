@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.ingest.changes.event_lines import bounds_of, pieces_of
+from paimon_cli.ingest.changes.event_lines import bounds_of, every_piece
 from paimon_cli.ingest.changes.text_search import BlockSearch, Bytes
 
 _OPENING, _CLOSING, _COMMA = b"{},"
@@ -80,13 +80,11 @@ class CutEvents:
 
 @dataclass(frozen=True)
 class PartTexts:
-    """One part of each event, where its text is. `block`: with the braces of the object; `starts`, `ends`: the bounds there of
-    the `count` pieces of each event, one after the other; `at`: the events, in any order.
+    """One part of each event, where its text is. `pieces`: of all events, `count` of each, as `every_piece` gives them; `at`: the
+    events, in any order.
     """
 
-    block: Bytes
-    starts: Indices
-    ends: Indices
+    pieces: pa.Array
     count: int
     at: Indices
 
@@ -97,7 +95,7 @@ class PartTexts:
     def texts(self) -> pa.Array:
         """The pieces of each event, joined, as large binary: they are copied once, into the order in which they are read."""
         chosen = (self.at[:, None] * self.count + np.arange(self.count)).ravel()
-        pieces = pieces_of(self.block, self.starts, self.ends, chosen)
+        pieces = self.pieces.take(pa.array(2 * chosen))
         if self.count == 1:
             return pieces
         offsets = np.ascontiguousarray(np.frombuffer(pieces.buffers()[1], np.int64)[:: self.count])
@@ -142,4 +140,4 @@ def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> 
         block[end] = _CLOSING
         ends[-1] = end + 1
     first, last = (np.stack(one, axis=1).ravel() for one in (starts, ends))
-    return PartTexts(block, first, last, len(numbers), np.arange(len(begin)))
+    return PartTexts(every_piece(block, first, last), len(numbers), np.arange(len(begin)))
