@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import BinaryIO
 
@@ -90,6 +90,12 @@ class FileRows(RowSource):
                 yield from columnar_batches(stream, split)
 
 
+@lru_cache(maxsize=64)
+def _form_in(timezone: str | None) -> TextForm:
+    """The form of values in this time zone, which is asked for with each column of each batch."""
+    return TextForm(timezone=timezone)
+
+
 @dataclass(frozen=True)
 class ArrowRows(RowSource):
     """Rows of an Arrow table in this process. `name`: for messages.
@@ -116,7 +122,7 @@ class ArrowRows(RowSource):
 
     @property
     def form(self) -> TextForm:
-        return TextForm(timezone=self.timezone)
+        return _form_in(self.timezone)
 
     def plan(self, *, allow_empty: bool = False) -> list[SourceSplit]:
         """Pieces of about `arrow_split_bytes`; a table without rows is one piece, so that its columns are checked."""

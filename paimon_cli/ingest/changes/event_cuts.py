@@ -19,10 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.ingest.changes.event_lines import bounds_of, pieces_of
+from paimon_cli.ingest.changes.event_lines import bounds_of, every_piece
 from paimon_cli.ingest.changes.text_search import BlockSearch, Bytes
 
-_OPENING, _CLOSING = b"{}"
+_OPENING, _CLOSING, _COMMA = b"{},"
+_KEY_OPENING = b',"'
 Indices = npt.NDArray[np.int64]
 
 
@@ -63,29 +64,27 @@ class EventOrder:
 
 @dataclass(frozen=True)
 class CutEvents:
-    """The events that could be cut. `chosen`: their indices; `parts`: by `EventPart`, an object of each event."""
+    """The events that could be cut. `chosen`: their indices; `images`: an object of each event; `texts`: one by each other
+    `EventPart`, as large binary.
+    """
 
     chosen: Indices
-    parts: Mapping[int, PartTexts]
+    images: PartTexts
+    texts: Mapping[int, pa.Array]
 
     def take(self, kept: Indices) -> CutEvents:
         """Those at some places."""
-        return CutEvents(self.chosen[kept], {part: one.of(kept) for part, one in self.parts.items()})
-
-    def texts(self, part: int) -> pa.Array:
-        """The objects of one part, as large binary."""
-        return self.parts[part].texts()
+        texts = {part: one.take(pa.array(kept)) for part, one in self.texts.items()}
+        return CutEvents(self.chosen[kept], self.images.of(kept), texts)
 
 
 @dataclass(frozen=True)
 class PartTexts:
-    """One part of each event, where its text is. `block`: with the braces of the object; `starts`, `ends`: the bounds there of
-    the `count` pieces of each event, one after the other; `at`: the events, in any order.
+    """One part of each event, where its text is. `pieces`: of all events, `count` of each, as `every_piece` gives them; `at`: the
+    events, in any order.
     """
 
-    block: Bytes
-    starts: Indices
-    ends: Indices
+    pieces: pa.Array
     count: int
     at: Indices
 
@@ -96,7 +95,7 @@ class PartTexts:
     def texts(self) -> pa.Array:
         """The pieces of each event, joined, as large binary: they are copied once, into the order in which they are read."""
         chosen = (self.at[:, None] * self.count + np.arange(self.count)).ravel()
-        pieces = pieces_of(self.block, self.starts, self.ends, chosen)
+        pieces = self.pieces.take(pa.array(2 * chosen))
         if self.count == 1:
             return pieces
         offsets = np.ascontiguousarray(np.frombuffer(pieces.buffers()[1], np.int64)[:: self.count])
@@ -106,7 +105,8 @@ class PartTexts:
 def cut_events(texts: pa.Array, order: EventOrder) -> CutEvents | None:
     """The events whose keys are in this order; None if there is none. `texts`: of a block of events, as large binary."""
     block, starts, ends = bounds_of(texts)
-    search, fits = BlockSearch(block), pc.starts_with(texts, order.opening).to_numpy(zero_copy_only=False)
+    opening = _KEY_OPENING if len(order.keys) > 2 else b""
+    search, fits = BlockSearch(block, opening), pc.starts_with(texts, order.opening).to_numpy(zero_copy_only=False)
     bounds = [starts, ends]
     if order.images_first:
         for key in reversed(tuple(order.keys)):
@@ -121,7 +121,12 @@ def cut_events(texts: pa.Array, order: EventOrder) -> CutEvents | None:
         return None
     edges = [one[chosen] for one in bounds]
     pieces = {part: [n for n, one in enumerate(order.parts) if one == part] for part in order.parts}
-    return CutEvents(chosen, {part: _objects(block.copy(), edges, numbers) for part, numbers in pieces.items()})
+    block, texts = block.copy(), dict[int, pa.Array]()
+    for part in pieces.keys() - {EventPart.IMAGES}:
+        texts[part] = _objects(block, edges, pieces[part]).texts()
+        for edge in edges[1:-1]:
+            block[edge] = _COMMA
+    return CutEvents(chosen, _objects(block, edges, pieces[EventPart.IMAGES]), texts)
 
 
 def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> PartTexts:
@@ -134,5 +139,5 @@ def _objects(block: Bytes, edges: Sequence[Indices], numbers: Sequence[int]) -> 
     if not is_last:
         block[end] = _CLOSING
         ends[-1] = end + 1
-    bounds = (np.stack(one, axis=1).ravel() for one in (starts, ends))
-    return PartTexts(block, *bounds, count=len(numbers), at=np.arange(len(begin)))
+    first, last = (np.stack(one, axis=1).ravel() for one in (starts, ends))
+    return PartTexts(every_piece(block, first, last), len(numbers), np.arange(len(begin)))

@@ -79,7 +79,7 @@ class EventDecoder:
         names = self._names(texts, len(lines))
         self._refuse_nameless(names, lines, operations, unknown, found)
         for table, places in _groups(names, np.array(sorted(unknown), np.int64)):
-            places = self._asked(table, lines, places)
+            places = self._asked(table, self.wanted(table), lines, places)
             if len(places):
                 bad = tuple(lines.bad(int(index), unknown[int(index)], table.name) for index in places)
                 found.events.append(self._tables.refused(table, lines, bad))
@@ -94,9 +94,9 @@ class EventDecoder:
                 found.events += self._tables.cut_by_types(self._tables.read(whole, lines.take(whole.places)))
         return found
 
-    def _asked(self, table: SourceTable, lines: EventLines, places: Indices) -> Indices:
+    def _asked(self, table: SourceTable, wanted: Wanted | None, lines: EventLines, places: Indices) -> Indices:
         """Those of the events of a table that are not left out."""
-        if self.wanted(table) is None:
+        if wanted is None:
             return places[:0]
         begin = self.skips(table)
         return places if begin <= lines.positions[0] else places[lines.positions[places] >= begin]
@@ -105,7 +105,8 @@ class EventDecoder:
         self, table: SourceTable, lines: EventLines, places: Indices, operations: Codes, schemas: tuple[list[bytes], Codes]
     ) -> list[TablePart]:
         """The events of one table, cut where a truncation or another schema begins."""
-        wanted, places = self.wanted(table), self._asked(table, lines, places)
+        wanted = self.wanted(table)
+        places = self._asked(table, wanted, lines, places)
         if wanted is None or not len(places):
             return []
         texts, schema_of = schemas
@@ -187,7 +188,7 @@ class EventDecoder:
         if format.deleted:
             is_deleted = pc.fill_null(pc.equal(texts[format.deleted], "true"), False)
             operations = np.where(is_deleted.to_numpy(zero_copy_only=False), EventKind.DELETE, operations)
-        for index in np.flatnonzero(operations < 0):
+        for index in np.flatnonzero(operations < 0).tolist():
             is_cut = framed is not None and framed.at[index] >= 0
             if is_cut and (problem := parsed_line(lines.text(index))[1]):  # nobody parses its images
                 found.bad.append(lines.bad(int(index), problem))

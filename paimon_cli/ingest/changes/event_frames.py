@@ -139,7 +139,7 @@ class FrameReader:
         for _ in range(_MAX_LESSONS):
             if not len(cut.chosen):
                 return None
-            frames = cut.texts(EventPart.FRAME)
+            frames = cut.texts[EventPart.FRAME]
             for index in range(0 if self.shape else min(_FIRST_FRAMES, len(frames))):
                 self._learn(frames[index].as_py(), order)
             if self.schema is None:
@@ -172,7 +172,7 @@ class FrameReader:
 
     def _repeated(self, cut: CutEvents, order: EventOrder) -> tuple[CutEvents, tuple[Mapping[str, Any], ...], Indices]:
         """The events in which what repeats is as it should be, its distinct texts, parsed, and which one each event has."""
-        encoded = pc.dictionary_encode(cut.texts(EventPart.REPEATED))
+        encoded = pc.dictionary_encode(cut.texts[EventPart.REPEATED])
         texts, names, known = encoded.dictionary.to_pylist(), order.names(EventPart.REPEATED), self._known
         self._known = {text: known[text] if text in known else _types_in(text, names, self.format.types) for text in texts}
         codes = encoded.indices.to_numpy().astype(np.int64)

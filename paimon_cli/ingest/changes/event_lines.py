@@ -168,16 +168,17 @@ def bounds_of(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], Positions, Positi
     return block, offsets[:-1] - base, offsets[1:] - base
 
 
-def pieces_of(block: bytes | npt.NDArray[np.uint8], starts: Places, ends: Places, chosen: Places | None = None) -> pa.Array:
-    """The pieces of a block between these positions, as large binary. They may not overlap, and must be in order.
+def pieces_of(block: bytes | npt.NDArray[np.uint8], starts: Places, ends: Places) -> pa.Array:
+    """The pieces of a block between these positions, as large binary. They may not overlap, and must be in order."""
+    return every_piece(block, starts, ends).take(pa.array(np.arange(0, 2 * len(starts), 2)))
 
-    `chosen`: the numbers of those to take, in any order; None for all.
-    """
+
+def every_piece(block: bytes | npt.NDArray[np.uint8], starts: Places, ends: Places) -> pa.Array:
+    """The same, and after each of them what stands before the next one. They share the bytes of the block."""
     bounds = np.empty(2 * len(starts) + 1, np.int64)
     bounds[0:-1:2], bounds[1::2] = starts, ends
     bounds[-1] = ends[-1] if len(ends) else 0
-    both = pa.Array.from_buffers(pa.large_binary(), 2 * len(starts), [None, pa.py_buffer(bounds), pa.py_buffer(block)])
-    return both.take(pa.array(np.arange(0, 2 * len(starts), 2) if chosen is None else 2 * chosen))
+    return pa.Array.from_buffers(pa.large_binary(), 2 * len(starts), [None, pa.py_buffer(bounds), pa.py_buffer(block)])
 
 
 def event_blocks(

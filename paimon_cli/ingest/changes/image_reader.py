@@ -52,7 +52,7 @@ class ImageReader:
     keys: ImageKeys
     shape: dict[str, Shape] = field(default_factory=dict)
     _schema: tuple[Mapping[str, pa.DataType], Shape, pa.Schema | None] | None = None
-    _cut_schema: tuple[Mapping[str, pa.DataType], Shape, pa.Schema | None] | None = None
+    _cut_schema: tuple[Mapping[str, pa.DataType], Shape, tuple[pa.Schema, tuple[str, ...]] | None] | None = None
 
     def read(
         self,
@@ -90,15 +90,17 @@ class ImageReader:
 
     def cut_schema(
         self, lines: EventLines, places: Indices, numbers: Mapping[str, pa.DataType], joints: Set[str]
-    ) -> pa.Schema | None:
-        """The types with which Arrow can read both images of the events at these places, cut out of them; None if it cannot.
+    ) -> tuple[pa.Schema, tuple[str, ...]] | None:
+        """The types with which Arrow can read both images of the events at these places, cut out of them, and those of their
+        columns that are DOUBLE; None if it cannot.
 
         `numbers`: as in `read`; `joints`: of `EventPart.IMAGES`.
         """
         if not self.shape:
             self._learn_first(lines.take(places[:_FIRST_EVENTS]))
         if self._cut_schema is None or self._cut_schema[:2] != (numbers, self.shape):
-            self._cut_schema = numbers, self.shape, _schema_of_cut(self.shape, self.keys, joints, numbers)
+            schema = _schema_of_cut(self.shape, self.keys, joints, numbers)
+            self._cut_schema = numbers, self.shape, None if schema is None else (schema, _doubles_of(schema))
         return self._cut_schema[2]
 
     def _learn_first(self, lines: EventLines) -> None:
@@ -231,6 +233,13 @@ def _schema_of_cut(
         return None
     kind = pa.list_(row) if keys.is_list else row
     return pa.schema([(keys.after, kind), (keys.before, kind)])
+
+
+def _doubles_of(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of the images that are DOUBLE."""
+    row = schema.field(0).type
+    row = row.value_type if pa.types.is_list(row) else row
+    return tuple(column.name for column in row if pa.types.is_float64(column.type))
 
 
 def _row_shape(shape: Shape, keys: ImageKeys) -> Shape:

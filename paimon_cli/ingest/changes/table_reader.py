@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from paimon_cli.ingest.changes.image_reader import ImageReader
 from paimon_cli.ingest.changes.mysql_types import form_of_mysql
 from paimon_cli.ingest.changes.read_events import ReadEvents, ReadParts
 from paimon_cli.ingest.changes.table_events import Codes, SourceTable, TableEvents, Wanted
-from paimon_cli.ingest.changes.whole_numbers import doubles_as_text, events_with_whole_numbers, rows_in_doubt
+from paimon_cli.ingest.changes.whole_numbers import events_with_whole_numbers, rows_in_doubt
 
 MAX_TABLES = 10_000
 """Tables of one stream. More names than that come from a source that makes them up."""
@@ -72,10 +72,12 @@ class TableReader:
         for index, part in enumerate(parts):
             if part.truncates or self._tells_absent(part) or not (framed.at[part.places] >= 0).all():
                 continue
-            schema = self._reader(part.table, lines).cut_schema(lines, part.places, part.numbers, joints)
-            if schema is not None:
-                row = schema.field(0).type
-                doubles = doubles_as_text(row.value_type if pa.types.is_list(row) else row, part.numeric)
+            found_schema = self._reader(part.table, lines).cut_schema(lines, part.places, part.numbers, joints)
+            if found_schema is not None:
+                schema, doubles = found_schema
+                if doubles:
+                    numeric = part.numeric
+                    doubles = tuple(name for name in doubles if name not in numeric)
                 alike.setdefault((schema, doubles), []).append(index)
         found = dict[int, TableEvents]()
         for (schema, doubles), chosen in alike.items():
@@ -98,7 +100,7 @@ class TableReader:
         """
         order = np.concatenate([places for _, places in tables])
         at, keys = framed.at[order], self.format.images
-        table = parsed_objects(framed.cut.parts[EventPart.IMAGES].of(at).texts(), schema, "error")
+        table = parsed_objects(framed.cut.images.of(at).texts(), schema, "error")
         columns = None if table is None else {name: one_array(table[name]) for name in table.column_names}
         images = None if columns is None else images_in(columns, keys, len(order))
         if images is None:  # an event of one table is not to slow the others
@@ -114,10 +116,14 @@ class TableReader:
             refused |= np.isin(event, events_with_whole_numbers(ordered, event, in_doubt, doubles))
         if keys.is_partial:
             before = overlaid(before, after)
-        for index, places in tables:
+        ends = list(accumulate(len(places) for _, places in tables))
+        if keys.is_list:
+            ends = np.searchsorted(event, ends).tolist()
+        bad_rows = np.flatnonzero(refused)
+        spoiled = frozenset(np.searchsorted(ends, bad_rows, side="right").tolist() if len(bad_rows) else ())
+        for number, ((index, places), first, last) in enumerate(zip(tables, (0, *ends), ends, strict=False)):
             end = begin + len(places)
-            first, last = np.searchsorted(event, (begin, end)).tolist()
-            if not refused[first:last].any():
+            if number not in spoiled:
                 rows, parts = slice(first, last), FrameParts(framed, at[begin:end])
                 read = ordered.slice(begin, len(places)), event[rows] - begin, before.slice(rows), after.slice(rows)
                 yield index, ReadEvents(*read, parts, keys)

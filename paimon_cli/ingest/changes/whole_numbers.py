@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -24,11 +24,6 @@ from paimon_cli.ingest.changes.json_shapes import cell_text
 _WHOLE = r"-?[0-9]+[ \t\r\n]*[,}\]]"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _POINTED = r"[.eE]"
-
-
-def doubles_as_text(kinds: pa.DataType | pa.Schema, numeric: Set[str]) -> tuple[str, ...]:
-    """The columns of these rows that were read as DOUBLE, and are not `numeric`."""
-    return tuple(one.name for one in kinds if pa.types.is_float64(one.type) and one.name not in numeric)
 
 
 def rows_in_doubt(images: Iterable[Images], names: Sequence[str], count: int) -> Flags:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.ingest.changes.event_cuts import EventPart
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
 from paimon_cli.ingest.changes.event_frames import FrameReader
@@ -305,5 +304,5 @@ def test_a_part_of_a_block_is_cut_at_its_own_places() -> None:
     lines = lines_of("".join(f"{text}\n" for text in texts).encode(), "s", 0)
     framed = FrameReader(EVENT_FORMATS["debezium"]).framed(lines.slice(7, 5).texts)
     assert framed is not None and (framed.at >= 0).all()
-    images = [json.loads(text) for text in framed.cut.texts(EventPart.IMAGES).to_pylist()]
+    images = [json.loads(text) for text in framed.cut.images.texts().to_pylist()]
     assert [image["after"]["id"] for image in images] == [*range(7, 12)]
