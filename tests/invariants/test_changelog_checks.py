@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.api.table import Table
+from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
@@ -117,7 +118,7 @@ def test_each_wrong_row_of_a_changelog_is_found(
     made: Callable[[Path, str], TableContext], kind: str, slip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = made(tmp_path, kind)
-    read, wrong = changelog_checks.read_data_file, ("", 0)
+    read, wrong = read_data_file, ("", 0)
 
     def slipped(context: TableContext, bucket_id: Any, file: DataFileMeta, names: Any, rows: int) -> Iterator[pa.RecordBatch]:
         batches = list(read(context, bucket_id, file, names, rows))
@@ -126,7 +127,7 @@ def test_each_wrong_row_of_a_changelog_is_found(
         changed = SLIPS[slip](pa.concat_batches(batches), wrong[1])
         return iter([changed.slice(at, 3) for at in range(0, changed.num_rows, 3)])
 
-    monkeypatch.setattr(changelog_checks, "read_data_file", slipped)
+    monkeypatch.setattr("paimon_cli.invariants.changelog_checks.read_data_file", slipped)
     tried = 0
     for replay in replays(context):
         for name, count in {file.file_name: file.row_count for bucket in replay.changes for file in bucket.files}.items():
