@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.api.table import Table
+from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
@@ -19,7 +20,7 @@ from paimon_cli.invariants import changelog_checks
 from paimon_cli.invariants.changelog_checks import Replay, check_replay, replays
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from tests.invariants.damaged_tables import Bench
 from tests.maintain.test_tags import KEEP_ONE
@@ -117,7 +118,7 @@ def test_each_wrong_row_of_a_changelog_is_found(
     made: Callable[[Path, str], TableContext], kind: str, slip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = made(tmp_path, kind)
-    read, wrong = changelog_checks.read_data_file, ("", 0)
+    read, wrong = read_data_file, ("", 0)
 
     def slipped(context: TableContext, bucket_id: Any, file: DataFileMeta, names: Any, rows: int) -> Iterator[pa.RecordBatch]:
         batches = list(read(context, bucket_id, file, names, rows))
@@ -126,7 +127,7 @@ def test_each_wrong_row_of_a_changelog_is_found(
         changed = SLIPS[slip](pa.concat_batches(batches), wrong[1])
         return iter([changed.slice(at, 3) for at in range(0, changed.num_rows, 3)])
 
-    monkeypatch.setattr(changelog_checks, "read_data_file", slipped)
+    monkeypatch.setattr("paimon_cli.invariants.changelog_checks.read_data_file", slipped)
     tried = 0
     for replay in replays(context):
         for name, count in {file.file_name: file.row_count for bucket in replay.changes for file in bucket.files}.items():
@@ -172,15 +173,42 @@ def test_what_interrupts_the_chain_is_no_finding(tmp_path: Path) -> None:
     write(context, [{"k": 70, "v": "alone"}], overwrite=True)
     write(context, [{"k": 71, "v": "a"}])
     shown(context, "lookup")
+    write(context, [{"k": 72, "v": "a"}, {"k": 71, "v": "b"}])
     Table.open(context.url).alter.set({"changelog-producer": "full-compaction"})
     context = TableContext.open(context.url)
-    write(context, [{"k": 72, "v": "a"}])
     compact(context, strategy="full")
     write(context, [{"k": 73, "v": "a"}])
     compact(context, strategy="full")
     found = list(replays(context))
     assert found[-1].last == context.snapshots.latest_id()
     assert [messages(context, replay) for replay in found] == [[]] * len(found)
+
+
+def test_a_snapshot_that_came_back_without_its_changelog_is_no_finding(tmp_path: Path) -> None:
+    """A tag keeps the rows of its snapshot, not the changelog."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog-producer": "input", "write-only": "true"})
+    for number in (1, 2):
+        write(context, [{"k": number, "v": "a"}])
+        create_tag(context, f"of-{number}", number)
+    expire_snapshots(context, KEEP_ONE)
+    Table.open(context.url).rollback("of-1")
+    context = TableContext.open(context.url)
+    assert context.snapshots.ids() == [1] and context.snapshots.get(1).changelog_has_expired
+    assert [messages(context, replay) for replay in replays(context)] == []
+    write(context, [{"k": 3, "v": "a"}])
+    assert [messages(context, replay) for replay in replays(context)] == [[]]
+
+
+def test_buckets_of_a_new_count_are_compared_together(tmp_path: Path) -> None:
+    """A key may have moved from one to another. Other partitions are left as they are."""
+
+    def buckets(partition: bytes, total: int, *numbers: int) -> dict[BucketId, BucketFiles]:
+        return {BucketId(partition, number): BucketFiles(partition, number, total, ()) for number in numbers}
+
+    old = {**buckets(b"p", 2, 0, 1), **buckets(b"q", 2, 0, 1)}
+    new = {**buckets(b"p", 3, 0, 1, 2), **buckets(b"q", 2, 0, 1)}
+    found = list(changelog_checks._compared_together(old, new, buckets(b"p", 1, 1)))
+    assert found == [[BucketId(b"p", number) for number in (0, 1, 2)], [BucketId(b"q", 0)], [BucketId(b"q", 1)]]
 
 
 def test_a_changelog_that_is_missing_between_others_interrupts_the_chain(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,7 +167,8 @@ def test_ready_after_the_first_round_and_while_there_are_signs_of_life() -> None
         clock.sleep(STALE_SECONDS + 1)
         assert get(url, "/readyz")[0] == 503
         progress = metrics.table_begins(2, "t")
-        for sign in (lambda: progress.start("Compacting", 3), progress.advance, progress.finish):
+        signs: tuple[Callable[[], None], ...] = (lambda: progress.start("Compacting", 3), progress.advance, progress.finish)
+        for sign in signs:
             clock.sleep(STALE_SECONDS + 1)
             assert get(url, "/readyz")[0] == 503
             sign()

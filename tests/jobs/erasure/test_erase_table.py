@@ -15,12 +15,14 @@ import pytest
 from paimon_cli.api.catalog import Catalog
 from paimon_cli.api.table import Table
 from paimon_cli.bucket.hash_index import read_key_hashes, write_key_hashes
+from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.bucket_hash import hash_rows
 from paimon_cli.errors import NotSupported, Refused, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.certificate import Certificate
 from paimon_cli.jobs.erasure.erase_job import Erasure
+from paimon_cli.jobs.erasure.erased_rows import ErasedKeys
 from paimon_cli.jobs.erasure.file_rewrite import new_name
 from paimon_cli.jobs.erasure.metadata_rewrite import MetadataRewrite
 from paimon_cli.jobs.erasure.unnamed_files import _PAUSES
@@ -28,7 +30,9 @@ from paimon_cli.jobs.staging.stage_job import StageFile
 from paimon_cli.metadata.data_file import IndexFileMeta, IndexManifestEntry
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import SystemClock
+from tests.commit.commit_tables import data_file
 from tests.goldens import golden_table
+from tests.invariants.forged_tables import entry
 from tests.jobs.erasure.plain_scan import files_with
 from tests.tables import Row, commit_stage, compact, make_table, rows, write
 
@@ -218,20 +222,71 @@ def _emptied(rewrite: MetadataRewrite, entry: IndexManifestEntry) -> IndexFileMe
 
 
 def test_a_key_with_the_hash_of_an_erased_one_stays_in_the_index(tmp_path: Path) -> None:
-    """Else a writer would give it a second bucket. It is in another batch of the file than the last one."""
+    """Else a writer would give it a second bucket. It is neither in the first batch of the file nor in the last one."""
     context = make_table(tmp_path / "t", {"k": "BIGINT NOT NULL"}, ["k"], (), -1)
     keys = np.random.default_rng(1).integers(0, 1 << 62, 300_000)
     hashes = hash_rows([pa.array(keys)], context.key_types)
     order = np.argsort(hashes, kind="stable")
     place = int(np.flatnonzero(np.diff(hashes[order]) == 0)[0])
     kept, erased = keys[order[place : place + 2]].tolist()
-    write(context, [{"k": number} for number in (kept, erased, *range(1 << 62, (1 << 62) + 20))])
+    write(context, [{"k": number} for number in (*range(20), kept, erased, *range(1 << 62, (1 << 62) + 20))])
     done = Table.open(context.url).erase(keys=[{"k": erased}])
     assert done.found == () and {"k": kept} in rows(context) and {"k": erased} not in rows(context)
     latest = context.snapshots.latest()
     assert latest is not None and latest.index_manifest is not None
     (entry,) = context.manifests.index_manifest(latest.index_manifest)
     assert hashes[order[place]] in read_key_hashes(context, entry.index_file)
+
+
+def test_which_keys_a_partition_may_have(tmp_path: Path) -> None:
+    """All of its columns count, and null is a value."""
+    context = make_table(tmp_path / "t", {"p": "STRING", "q": "STRING", "id": "BIGINT NOT NULL"}, ["p", "q", "id"], ["p", "q"])
+    values = [(None, "x"), ("a", "x"), ("a", None), ("b", "x"), ("a", "y"), (None, None)]
+    columns = [[p for p, _ in values], [q for _, q in values], [*range(len(values))]]
+    arrays = [pa.array(column, t) for column, t in zip(columns, (pa.string(), pa.string(), pa.int64()), strict=True)]
+    keys = ErasedKeys.of(context.schema, [pa.RecordBatch.from_arrays(arrays, names=["p", "q", "id"])])
+    for number, partition in enumerate(values):
+        found = keys.in_partition(context, serialize_row(list(partition), context.partition_types))
+        assert found.column("id").to_pylist() == [number]
+        assert len(keys.hashes(context, serialize_row(list(partition), context.partition_types))) == 1
+    assert len(keys.in_partition(context, serialize_row(["c", "x"], context.partition_types))) == 0
+
+
+@pytest.mark.parametrize(("key", "expected"), [(3, True), (9, True), (2, False), (5, False), (10, False)])
+def test_a_key_is_remembered_as_the_least_or_the_greatest_of_a_file(key: int, expected: bool, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    keys = ErasedKeys.of(context.schema, [pa.record_batch({"k": pa.array([key, 77], pa.int32())})])
+    assert keys.are_bounds(context, entry(data_file("a", low=3, high=9))) == expected
+
+
+def test_rows_of_which_the_condition_is_unknown_stay(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", PLAIN, [], (), -1)
+    write(context, [row(number) for number in range(20)])
+    write(context, [{**row(number), "n": None if number % 2 else 1, "v": None} for number in range(20, 40)])
+    before = States.of(context.url)
+    assert Table.open(context.url).erase("v = 'mail-0007@0' OR n > 0").rows == 11
+    check(context.url, before, lambda one: one["v"] != "mail-0007@0" and not one["n"], "user-0007", "mail-0007")
+
+
+@pytest.mark.parametrize("place", ["in the manifest", "beside the file"])
+def test_indexes_say_where_the_rows_are_that_are_left(place: str, tmp_path: Path) -> None:
+    options = {
+        "file-index.bitmap.columns": "n",
+        "file-index.in-manifest-threshold": "1 b" if place != "in the manifest" else "1 mb",
+    }
+    context = make_table(tmp_path / "t", PLAIN, [], (), -1, options)
+    write(context, [row(number, number % 5) for number in range(40)])
+    before = States.of(context.url)
+    assert Table.open(context.url).erase("k IN ('user-0002', 'user-0007', 'user-0018')").rows == 3
+    latest = context.snapshots.latest()
+    assert latest is not None
+    (live,) = context.manifests.live_entries(latest)
+    assert bool(live.file.embedded_file_index) == (place == "in the manifest") == (not live.file.extra_files)
+    gone = {"user-0002", "user-0007", "user-0018"}
+    check(context.url, before, lambda one: one["k"] not in gone, *gone)
+    for n in range(5):
+        found = Table.open(context.url).scan(where=f"n = {n}").to_arrow().column("k").to_pylist()
+        assert sorted(found) == [f"user-{k:04}" for k in range(40) if k % 5 == n and f"user-{k:04}" not in gone]
 
 
 def test_keys_of_a_file(tmp_path: Path) -> None:
@@ -251,13 +306,15 @@ def test_files_that_no_version_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
     context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
     write(context, [row(number) for number in range(40)])
     staged = tmp_path / "w.stage"
-    Table.open(context.url).write([row(7, 5)], stage=str(staged))
+    Table.open(context.url).write([row(number, 5) for number in range(20)], stage=str(staged))  # in a batch of its own
+    filters = tmp_path / "t/bucket-0/data-gone.parquet.index"
+    filters.write_bytes(b"nobody can say of which values")
     before = States.of(context.url)
-    with pytest.raises(Refused, match="too young to be deleted"):
+    with pytest.raises(Refused, match="2 files that no version names"):
         Table.open(context.url).erase("k = 'user-0007'")
     assert States.of(context.url) == before
     done = Table.open(context.url).erase("k = 'user-0007'", older_than="0s")
-    assert done.unnamed == 1 and done.found == ()
+    assert done.unnamed == 2 and done.found == () and not filters.exists()
     check(context.url, before, lambda one: one["k"] != "user-0007", "user-0007", "mail-0007")
 
 
@@ -303,6 +360,27 @@ def test_what_others_commit_after_the_erasure_is_searched_and_not_suspected(
     assert again.startswith("bucket-0/data-")
 
 
+def test_what_is_committed_while_the_proof_waits_for_it_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that no version named at first is no orphan, but it holds erased rows all the same."""
+    context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
+    write(context, [row(number) for number in range(40)])
+    staged, erase = tmp_path / "w.stage", Erasure.run
+
+    def run(erasure: Erasure, unnamed: Sequence[str]) -> None:
+        erase(erasure, unnamed)
+        Table.open(context.url).write([row(7, 5)], stage=str(staged))
+
+    def wait(clock: object, seconds: float) -> None:
+        if staged.exists():
+            commit_stage(context, StageFile(str(staged)))
+            staged.unlink()
+
+    monkeypatch.setattr(Erasure, "run", run)
+    monkeypatch.setattr(SystemClock, "sleep", wait)
+    found = Table.open(context.url).erase("k = 'user-0007'").found
+    assert not staged.exists() and any(path.startswith("bucket-0/data-") for path in found)
+
+
 def test_a_certificate_is_written_before_the_erasure_counts_as_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated command finds no rows any more, but the record says which keys they were."""
     context = make_table(tmp_path / "t", PLAIN, ["k"], (), 1)
@@ -326,6 +404,19 @@ def test_a_certificate_is_written_before_the_erasure_counts_as_finished(tmp_path
         Table.open(context.url).plan_erase("k = 'user-0008'", certificate=str(path))
 
 
+def test_a_certificate_without_its_secret_is_that_of_another_erasure(tmp_path: Path) -> None:
+    path = tmp_path / "erased.json"
+    Certificate.check_new(str(path), may_exist=False)
+    path.write_text("{}")
+    for may_exist in (False, True):
+        with pytest.raises(UsageError, match="never replaced"):
+            Certificate.check_new(str(path), may_exist=may_exist)
+    path.with_name("erased.json.secret").write_text("ab" * 32)
+    Certificate.check_new(str(path), may_exist=True)
+    with pytest.raises(UsageError, match="never replaced"):
+        Certificate.check_new(str(path), may_exist=False)
+
+
 def _killed(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
@@ -337,6 +428,7 @@ def test_older_snapshots_can_go_instead(tmp_path: Path) -> None:
     done = table.erase("v LIKE 'mail-0007@%' OR v LIKE 'mail-0033@%'", drop_history=True)
     newest = max(number for number in context.snapshots.ids())
     assert done.found == () and context.snapshots.ids() == [newest - 1, newest]
+    assert context.at_branch("b").snapshots.ids() == [3, 4], "nor has the branch its older ones"
     kept = {name: before.rows[name] for name in before.rows if name in (f"main {newest - 1}", "main kept")}
     check(context.url, States(kept), is_kept, *GONE)
 
@@ -444,9 +536,11 @@ def test_an_earlier_table_in_the_trash(tmp_path: Path) -> None:
     assert files_with(Path(old.url), "user-0007", "mail-0007") == {}
 
 
-def test_an_earlier_table_with_other_keys_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("columns", "keys"), [(PLAIN, []), ({**PLAIN, "k": "INT NOT NULL"}, ["k"]), (PLAIN, ["k", "v"])])
+def test_an_earlier_table_with_other_keys_is_refused(columns: dict[str, str], keys: list[str], tmp_path: Path) -> None:
     root = tmp_path / "wh" / "shop.db" / "t"
-    write(make_table(root, PLAIN, [], (), -1), [row(7)])
+    key = {} if columns is PLAIN else {"k": 7}
+    write(make_table(root, columns, keys, (), 1 if keys else -1), [{**row(7), **key}])
     Catalog(str(tmp_path / "wh")).drop_table("shop.t")
     write(make_table(root, PLAIN, ["k"], (), 1), [row(7, 1)])
     with pytest.raises(Refused, match="rows cannot be erased from shop"):
