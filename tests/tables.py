@@ -26,7 +26,7 @@ from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, commit_s
 from paimon_cli.jobs.staging.stage_job import StageFile
 from paimon_cli.jobs.write_job import WriteSummary, run_write
 from paimon_cli.jobs.write_request import WriteRequest
-from paimon_cli.maintain.needed_files import changelog_entries, file_paths
+from paimon_cli.maintain.named_files import changelog_entries, file_paths
 from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema

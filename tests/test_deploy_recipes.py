@@ -16,7 +16,8 @@ import yaml
 from typer.main import get_command
 
 from paimon_cli.cli.app import app
-from paimon_cli.jobs.service.service_metrics import ServiceMetrics, listening, parse_address
+from paimon_cli.jobs.service.metrics_server import listening, parse_address
+from paimon_cli.jobs.service.service_metrics import ServiceMetrics
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 from tests.tables import make_table, write

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import json
+
 import pytest
 
 from tests.conftest import ByModule
@@ -28,3 +31,28 @@ def test_tests_without_a_group_are_distributed_by_module(nodeid: str, unit: str)
 def test_cases_that_are_left_to_the_night(number: int, letter: str, request: pytest.FixtureRequest) -> None:
     is_at_night = request.node.get_closest_marker("nightly") is not None
     assert is_at_night == (f"{number}{letter}" not in ("0a", "2b", "3b", "4b"))
+
+
+class Garbage:
+    """What only the collector frees, with a finalizer that needs stack."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        json.dumps([[1]])
+
+
+def test_deep_nesting_is_no_failure_of_finalizers_that_run_meanwhile() -> None:
+    thresholds = gc.get_threshold()
+    try:
+        for objects in range(800, 1100):  # the depth at which the collector comes
+            gc.disable()
+            Garbage()
+            gc.set_threshold(objects, 1, 1)
+            gc.enable()
+            with pytest.raises(RecursionError):
+                json.loads("[" * 5000)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()

@@ -33,9 +33,9 @@ def test_the_figures_are_those_of_the_code() -> None:
     from paimon_cli.catalog.metastore import rest_client
     from paimon_cli.cli.agents import answers
     from paimon_cli.datatypes import type_text
-    from paimon_cli.jobs.service import commit_hook, service_metrics
+    from paimon_cli.jobs.service import commit_hook, metrics_server
     from paimon_cli.metadata import table_schema
-    from paimon_cli.sql import expression_sql
+    from paimon_cli.sql import sql_text
     from paimon_cli.storage.catalog_options import TABLE_TIMEOUT, table_seconds
     from paimon_cli.storage.read_bounds import BOUNDS
 
@@ -46,13 +46,13 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"| a manifest, manifest list or index manifest | {megabytes['manifest-']} MB |",
         f"| an index file | {megabytes['index-'] >> 10} GB |",
         f"to take, renew or give back its lease | {table_seconds({}):g} s each (`{TABLE_TIMEOUT}`) |",
-        f"| levels of an expression or type | {expression_sql.MAX_DEPTH} |",
+        f"| levels of an expression or type | {sql_text.MAX_DEPTH} |",
         f"{rest_client.MOST_PAGES:,} pages, {rest_client.MOST_ITEMS:,} names, {rest_client.LISTING_SECONDS // 60} minutes",
         f"| an answer of `mcp` | {answers.MAX_ROWS:,} rows, {answers.MAX_ANSWER_BYTES >> 10} kB |",
         f"| an event of a hook | {commit_hook.MOST_EVENT_BYTES >> 10} kB; {commit_hook.DELIVERY_SECONDS:g} s, "
         f"{len(commit_hook.PAUSES) + 1} attempts; {commit_hook.MOST_QUEUED:,} events wait |",
-        f"| {service_metrics.MOST_CONNECTIONS} connections; a request has {service_metrics.MOST_REQUEST_BYTES >> 10} kB and "
-        f"{service_metrics.REQUEST_SECONDS} s |",
+        f"| {metrics_server.MOST_CONNECTIONS} connections; a request has {metrics_server.MOST_REQUEST_BYTES >> 10} kB and "
+        f"{metrics_server.REQUEST_SECONDS} s |",
     ):
         assert row in PAGE, row
-    assert type_text.MAX_DEPTH == expression_sql.MAX_DEPTH
+    assert type_text.MAX_DEPTH == sql_text.MAX_DEPTH

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.service.maintenance import MaintainedTable
     from paimon_cli.jobs.service.served_table import ServedTable
     from paimon_cli.maintain.mark_done import MarkedPartition
-    from paimon_cli.maintain.needed_files import FileToDelete
+    from paimon_cli.maintain.named_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
     from paimon_cli.maintain.restore_as_new import BucketDifference
     from paimon_cli.maintain.rollback import RollbackPlan
@@ -292,7 +292,7 @@ class Maintenance(OpenedTable):
     def plan_rollback(self, to: Point) -> Planned[RollbackPlan, RolledBack]:
         """Plan a rollback to a snapshot id, a tag, or a time. Raises `NotFound` if there is no such snapshot."""
         from paimon_cli.jobs.metadata_jobs import find_target, run_rollback
-        from paimon_cli.maintain.needed_files import measured
+        from paimon_cli.maintain.named_files import measured
         from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 
         context = self.supported

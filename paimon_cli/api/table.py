@@ -202,7 +202,8 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
         """
         from paimon_cli.catalog.warehouse_trash import trash_of_table
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
-        from paimon_cli.maintain.needed_files import files_elsewhere, total_size
+        from paimon_cli.maintain.named_files import total_size
+        from paimon_cli.maintain.needed_files import files_elsewhere
         from paimon_cli.storage.capabilities import link_target
 
         self.check_call()
@@ -219,13 +220,12 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
             return _plan_purge(opened.name, trash, entry, options.purge)
         schema = None if is_repeated and not opened.schemas.ids() else opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
-        left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
         elsewhere = files_elsewhere(opened)
         plan.files.extend(elsewhere)
         size, snapshots = total_size(plan.files), len(opened.snapshots.ids()) - is_repeated
-        dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, left)
-        kept_millis = trash_millis(opened.place.storage_options)
-        named, purge = entry_of(opened), options.purge
+        stays = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
+        dropped = TableDropped(opened.name, opened.url, snapshots, len(plan.files), size, stays)
+        kept_millis, named, purge = trash_millis(opened.place.storage_options), entry_of(opened), options.purge
         if not purge and named is not None and not named[0].takes_files:
             why = f"the server of the {named[0].kind} catalog deletes the files, so that nothing could be brought back"
             raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")

@@ -18,7 +18,7 @@ from paimon_cli.requests.versions import BranchOptions, ConsumerOptions, TagOpti
 if TYPE_CHECKING:
     from paimon_cli.inspect.version_report import BranchRow, TagRow
     from paimon_cli.maintain.branches import FastForwardPlan
-    from paimon_cli.maintain.needed_files import FileToDelete
+    from paimon_cli.maintain.named_files import FileToDelete
     from paimon_cli.maintain.retention import Consumer
     from paimon_cli.maintain.tags import TagRemoval
 
@@ -142,7 +142,7 @@ class Tags(References["TagRow"]):
     def plan_rm(self, *names: str) -> Planned[TagRemoval, int]:
         """Plan to delete tags, and the files that only they need. Raises `NotFound` for a missing tag."""
         from paimon_cli.jobs.reclaim_job import deletion
-        from paimon_cli.maintain.needed_files import FileToDelete, measured
+        from paimon_cli.maintain.named_files import FileToDelete, measured
         from paimon_cli.maintain.tags import files_removed_with_tags, plan_removal, remove_tags
 
         context = self._table.supported
@@ -238,7 +238,7 @@ class Branches(References["BranchRow"]):
         """Plan to replace the history of main with that of a branch. Raises `NotFound` for a missing branch."""
         from paimon_cli.jobs.reclaim_job import deletion
         from paimon_cli.maintain.branches import fast_forward, files_removed_by_fast_forward, plan_fast_forward
-        from paimon_cli.maintain.needed_files import measured
+        from paimon_cli.maintain.named_files import measured
 
         context = self._table.supported
         if name not in context.branches.names():

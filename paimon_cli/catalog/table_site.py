@@ -143,7 +143,7 @@ def _foreign_entries(storage: Storage, root: str) -> list[FileStatus]:
     if [entry.path for entry in entries] != [schema_directory]:
         return entries
     schema_entries = first_entries(storage, schema_directory, MAX_EXAMINED)
-    is_unfinished = all(entry.name.startswith(f".{SCHEMA_PREFIX}") and entry.name.endswith(".tmp") for entry in schema_entries)
+    is_unfinished = all(entry.is_temporary(SCHEMA_PREFIX) for entry in schema_entries)
     return [] if is_unfinished else entries
 
 

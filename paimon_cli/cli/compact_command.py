@@ -65,7 +65,7 @@ class Monitoring:
     def check(self, watch: bool, service: Given) -> None:
         """Raise `UsageError` for options that need a service, which is not started."""
         if self.metrics_listen is not None:
-            from paimon_cli.jobs.service.service_metrics import parse_address
+            from paimon_cli.jobs.service.metrics_server import parse_address
 
             parse_address(self.metrics_listen)
         if self.hook is not None:

@@ -177,7 +177,8 @@ def _measured(outlook: Outlook, log: ServiceLog, passed: ServiceWatcher) -> Iter
         yield passed
         return
     from paimon_cli.jobs.service.commit_hook import CommitHook, HookedWatcher
-    from paimon_cli.jobs.service.service_metrics import MetricsFile, ServiceMetrics, listening
+    from paimon_cli.jobs.service.metrics_server import listening
+    from paimon_cli.jobs.service.service_metrics import MetricsFile, ServiceMetrics
     from paimon_cli.storage.counted_storage import counting_requests
     from paimon_cli.storage.injected import SystemClock
 

@@ -20,7 +20,7 @@ from paimon_cli.storage.redaction import shown_name
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.jobs.reclaim_job import Expired, Expiry
-    from paimon_cli.maintain.needed_files import FileToDelete
+    from paimon_cli.maintain.named_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
 
 SHOWN_NAMES = 5
@@ -71,7 +71,7 @@ def expire(
 
 def show_files_to_delete(call: Call, table: str, root: str, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
     """Show a dry run: the path of every file, relative to `root`, and the total."""
-    from paimon_cli.maintain.needed_files import FileToDelete
+    from paimon_cli.maintain.named_files import FileToDelete
 
     rows = [replace(file, path=file.path.removeprefix(f"{root}/")) for file in files]
     footer = f"{headline}{_with_files(files)}; nothing was changed (dry run)"

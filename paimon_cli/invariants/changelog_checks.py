@@ -26,14 +26,21 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
+from paimon_cli.invariants.changelog_comparison import (
+    MEANINGS,
+    NUMBER_AFTER,
+    NUMBER_BEFORE,
+    WRONG,
+    ChangelogComparison,
+    LastRow,
+    Replayed,
+)
 from paimon_cli.invariants.violation import FULL, CheckGroup, Invariant, Violation, declare
 from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.row_difference import differing
-from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.lsm.sorted_runs import SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind, ManifestEntry
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.changelog_producers import ChangelogProducer
 from paimon_cli.options.option_text import shortened
@@ -52,24 +59,7 @@ declare(
 
 Rows = Iterator[pa.RecordBatch]
 
-_BEFORE, _AFTER = 0, 1 << 62
-"""Sequence numbers assigned to the rows of the first and the last snapshot; changes are numbered between them."""
 FILE_BITS = 40
-WRONG = "_WRONG"
-"""A column with the reason (a key of `_MEANINGS`) why a row is wrong."""
-_NOTHING = -1
-
-REPEATED, ALONE, BASELESS, OTHER_BASE, UNSHOWN, OTHER_ROW, LEFT_OUT, STRANGE = range(1, 9)
-_MEANINGS = {
-    REPEATED: "a +I of a key that has a row",
-    ALONE: "half of a pair of -U and +U",
-    BASELESS: "a -U or -D of a key without a row",
-    OTHER_BASE: "a -U or -D with values that the row did not have",
-    UNSHOWN: "no change for a key that was added",
-    OTHER_ROW: "changes that end with another row than the table has",
-    LEFT_OUT: "no -D for a key that was removed",
-    STRANGE: "rows that the commit did not write",
-}
 
 
 @dataclass(frozen=True)
@@ -216,7 +206,7 @@ def check_replay(context: TableContext, replay: Replay) -> Iterator[Violation]:
         return
     span = f"of snapshot {replay.last}" if replay.first == replay.last else f"of snapshots {replay.first} to {replay.last}"
     for reason, (count, key) in sorted(found.items()):
-        yield Violation("PV058", where, f"the changelog {span} has {_MEANINGS[reason]}: {count}, the first with {key}")
+        yield Violation("PV058", where, f"the changelog {span} has {MEANINGS[reason]}: {count}, the first with {key}")
 
 
 def _wrong(context: TableContext, replay: Replay) -> dict[int, tuple[int, str]]:
@@ -263,9 +253,9 @@ def _compared(context: TableContext, replay: Replay, names: Collection[str]) -> 
         )
         return
     runs: list[OpenRun] = [
-        *(functools.partial(_numbered, context, bucket, _BEFORE, memory) for bucket in _among(replay.before, names)),
+        *(functools.partial(_numbered, context, bucket, NUMBER_BEFORE, memory) for bucket in _among(replay.before, names)),
         *_opened(context, changes, memory),
-        *(functools.partial(_numbered, context, bucket, _AFTER, memory) for bucket in after),
+        *(functools.partial(_numbered, context, bucket, NUMBER_AFTER, memory) for bucket in after),
     ]
     compared = ChangedKeys.of(context.schema, context.options).compared or tuple(columns)
     replayed = Replayed(compared=compared, adds_only=context.mode.merge_engine.oldest_wins)
@@ -317,7 +307,7 @@ def _written(context: TableContext, buckets: Sequence[BucketFiles], memory: int)
     """The rows that a commit wrote to a bucket, merged to one row per key."""
     for bucket in buckets:
         for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], keep_kinds=True, memory=memory):
-            yield _with_number(batch, np.full(batch.num_rows, _BEFORE))
+            yield _with_number(batch, np.full(batch.num_rows, NUMBER_BEFORE))
 
 
 def _shown_at_once(context: TableContext, buckets: Sequence[BucketFiles], memory: int) -> Rows:
@@ -327,83 +317,4 @@ def _shown_at_once(context: TableContext, buckets: Sequence[BucketFiles], memory
     keys = context.schema.trimmed_primary_keys
     for batch in merge_in_passes(runs, keys, engine, max_merged_runs(context, memory), keys_repeat=True):
         at = batch.schema.get_field_index(SEQUENCE_NUMBER)
-        yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, _AFTER), pa.int64()))
-
-
-class LastRow(WholeRowEngine):
-    """Keeps the last row of each key that is not a retraction, or its last row if all are retractions."""
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        added = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
-        positions = np.arange(len(rows.order)) + np.where(added, len(rows.order), 0)
-        last = np.maximum.reduceat(positions, rows.starts) if len(positions) else positions
-        return rows.taken(rows.order[last % max(1, len(rows.order))])
-
-
-@dataclass(frozen=True)
-class ChangelogComparison(WholeRowEngine):
-    """Compares the rows that a commit wrote with those of its changelog, at most one of each per key.
-
-    `all_values`: compare `columns` as well, not only keys.
-    """
-
-    columns: Sequence[str] = ()
-    all_values: bool = True
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        batch, first, last = rows.rows, rows.order[rows.starts], rows.last_of_each_key
-        is_shown = batch.column(SEQUENCE_NUMBER).to_numpy() == _AFTER
-        added = (batch.column(VALUE_KIND).to_numpy() & 1) == 0
-        lone = first == last
-        wrong = np.where(lone & ~is_shown[first], UNSHOWN, 0)
-        wrong[lone & is_shown[first] & (added[first] | self.all_values)] = STRANGE
-        if self.all_values:
-            other = differing(batch, first, last, self.columns) | (added[first] != added[last])
-            wrong[~lone & other] = OTHER_ROW
-        return _marked(batch, first, wrong)
-
-
-def _marked(batch: pa.RecordBatch, rows: np.ndarray, wrong: np.ndarray) -> pa.RecordBatch:
-    found = np.flatnonzero(wrong)
-    marked = batch.take(pa.array(rows[found]))
-    return marked.append_column(pa.field(WRONG, pa.int8()), pa.array(wrong[found], pa.int8()))
-
-
-@dataclass(frozen=True)
-class Replayed(WholeRowEngine):
-    """Follows each key from its row _BEFORE through its changes to its row _AFTER; returns mismatching rows with a column WRONG.
-
-    `compared`: the columns that decide whether rows are equal. `adds_only`: a single +U adds a row, as in first-row tables, whose
-    changelog contains each new row with the kind that it was written with.
-    """
-
-    compared: Sequence[str] = ()
-    adds_only: bool = False
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        batch, order = rows.rows, rows.order
-        numbers = batch.column(SEQUENCE_NUMBER).to_numpy()[order]
-        kinds = batch.column(VALUE_KIND).to_numpy()[order].astype(np.int64)
-        is_after = numbers == _AFTER
-        if self.adds_only:
-            kinds[kinds == RowKind.UPDATE_AFTER] = RowKind.INSERT
-        kinds[(numbers == _BEFORE) | is_after] = RowKind.INSERT
-        previous = np.append(np.int64(_NOTHING), kinds[:-1])
-        previous[rows.starts] = _NOTHING
-        exists = (previous == RowKind.INSERT) | (previous == RowKind.UPDATE_AFTER)
-        is_back = (kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)
-        is_new = (kinds == RowKind.INSERT) & ~is_after & (numbers != _BEFORE)
-        wrong = np.zeros(len(order), dtype=np.int64)
-        wrong[is_new & exists] = REPEATED
-        wrong[((previous == RowKind.UPDATE_BEFORE) != (kinds == RowKind.UPDATE_AFTER))] = ALONE
-        wrong[is_back & ~exists & (previous != RowKind.UPDATE_BEFORE)] = BASELESS
-        wrong[is_after & (previous == _NOTHING)] = UNSHOWN
-        wrong[is_after & (previous == RowKind.DELETE)] = OTHER_ROW
-        followed = np.flatnonzero((is_back | is_after) & exists)
-        unlike = followed[differing(batch, order[followed - 1], order[followed], self.compared)]
-        wrong[unlike] = np.where(is_after[unlike], OTHER_ROW, OTHER_BASE)
-        ends = rows.ends - 1
-        left = ~is_after[ends] & (wrong[ends] == 0)
-        wrong[ends[left & ((kinds[ends] == RowKind.INSERT) | (kinds[ends] == RowKind.UPDATE_AFTER))]] = LEFT_OUT
-        wrong[ends[left & (kinds[ends] == RowKind.UPDATE_BEFORE)]] = ALONE
-        return _marked(batch, order, wrong)
+        yield batch.set_column(at, batch.schema.field(at), pa.array(np.full(batch.num_rows, NUMBER_AFTER), pa.int64()))

@@ -31,7 +31,8 @@ from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.jobs.table_copy import TableCopy
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import carry_out, plan_expiry
-from paimon_cli.maintain.needed_files import all_ids, delete_files
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import BACKUP_CONSUMER, Retention
 from paimon_cli.maintain.tags import plan_removal, remove_tags
 from paimon_cli.metadata.table_layout import (

@@ -145,7 +145,7 @@ class CopyClaim:
     def release(self) -> None:
         """Give the directory up: the table is whole, or all that was written is deleted."""
         for entry in self.storage.list_directory(self.layout.backup_directory):
-            if entry.name.startswith(f".{_NAME}.") and entry.name.endswith(".tmp"):  # a job was killed while it wrote the claim
+            if entry.is_temporary(f"{_NAME}."):  # a job was killed while it wrote the claim
                 self.storage.delete(entry.path)
         self.storage.delete(self.layout.unfinished_copy)
         remove_empty_directory(self.storage, self.layout.backup_directory)

@@ -12,13 +12,11 @@ from itertools import chain, islice
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import (
+from paimon_cli.maintain.named_files import (
     FileToDelete,
-    SharedManifests,
     changelog_entries,
     data_files_to_delete,
     files_of_lists,
-    has_producer,
     index_files,
     kept_lists,
     key_of_file,
@@ -27,6 +25,7 @@ from paimon_cli.maintain.needed_files import (
     rank_of,
     statistics_files,
 )
+from paimon_cli.maintain.needed_files import SharedManifests, has_producer
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, MAIN_BRANCH, SNAPSHOT_PREFIX, parse_numbered

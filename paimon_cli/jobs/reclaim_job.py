@@ -27,7 +27,8 @@ from paimon_cli.maintain.expire_changelogs import (
 )
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import bytes_to_write, carry_out, files_to_delete_now, plan_expiry
-from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, check_deletions, delete_files, delete_portion, measured
+from paimon_cli.maintain.file_deletion import DeleteFiles, check_deletions, delete_files, delete_portion
+from paimon_cli.maintain.named_files import FileToDelete, measured
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
 from paimon_cli.maintain.retention import (

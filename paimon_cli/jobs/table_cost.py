@@ -16,7 +16,7 @@ from paimon_cli.inspect.price_table import PriceTable
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.reclaim_job import Expiry, plan_expire
 from paimon_cli.maintain.expire_snapshots import bytes_to_write, files_to_delete_now, plan_expiry
-from paimon_cli.maintain.needed_files import measured, total_size
+from paimon_cli.maintain.named_files import measured, total_size
 from paimon_cli.maintain.owners import (
     BRANCH,
     CONSUMER,

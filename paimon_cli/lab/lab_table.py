@@ -40,7 +40,7 @@ from paimon_cli.jobs.round_plan import plan_compaction
 from paimon_cli.jobs.table_change import write_files
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.lab.story import NarratedStorage, Story
-from paimon_cli.maintain.needed_files import changelog_entries, file_paths, metadata_paths
+from paimon_cli.maintain.named_files import changelog_entries, file_paths, metadata_paths
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout

@@ -14,7 +14,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
-from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, all_ids
+from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.named_files import FileToDelete
+from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.removed_versions import (
     FAST_FORWARD,
     DiscardedVersions,

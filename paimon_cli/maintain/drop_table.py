@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from paimon_cli.errors import PaimonError, PartialSuccess, StorageUnavailable
 from paimon_cli.maintain.end_of_history import EndOfHistory
-from paimon_cli.maintain.needed_files import FileToDelete
+from paimon_cli.maintain.named_files import FileToDelete
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout, escape
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted

@@ -8,20 +8,17 @@ from dataclasses import dataclass, replace
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.maintain.needed_files import (
-    DeleteFiles,
+from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.named_files import (
     FileToDelete,
-    NeededFiles,
-    SharedManifests,
     changelog_entries,
     data_files_to_delete,
     files_of_lists,
-    has_producer,
     key_of_file,
     manifest_lists,
     metadata_paths,
-    needed_by_other_branches,
 )
+from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, has_producer, needed_by_other_branches
 from paimon_cli.maintain.removed_versions import (
     CHANGELOGS,
     DiscardedVersions,

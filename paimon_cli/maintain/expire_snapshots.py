@@ -18,27 +18,22 @@ from paimon_cli.commit.commit_records import forgotten_records
 from paimon_cli.commit.snapshot_publish import publish_again
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import (
-    DeleteFiles,
+from paimon_cli.maintain.file_deletion import DeleteFiles, check_deletions, delete_files, how_to_delete_later
+from paimon_cli.maintain.named_files import (
     FileKey,
     FileToDelete,
-    NeededFiles,
-    SharedManifests,
     changelog_entries,
-    check_deletions,
     data_files_to_delete,
-    delete_files,
     files_made_dead,
     files_of_lists,
-    how_to_delete_later,
     index_files,
     key_of_file,
     manifest_lists,
     metadata_paths,
-    needed_by_other_branches,
     statistics_files,
     total_size,
 )
+from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, needed_by_other_branches
 from paimon_cli.maintain.removed_versions import ranked
 from paimon_cli.maintain.retention import Protections, Retention, expiring_range, overdue_resurrected, tagged_snapshots
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry

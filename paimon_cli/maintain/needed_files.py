@@ -1,12 +1,11 @@
-"""The files that a snapshot adds and needs, and the files that must stay because other versions need them."""
+"""The files that must stay because versions need them, on this branch or on others."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from paimon_cli.errors import DamagedFile, NotFound
@@ -14,138 +13,25 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.metadata.data_file import EntryKind, ManifestEntry, ManifestFileMeta, SimpleStats
+from paimon_cli.maintain.named_files import (
+    FileKey,
+    FileToDelete,
+    changelog_entries,
+    data_files_to_delete,
+    files_of_lists,
+    index_files,
+    kept_lists,
+    key_of_file,
+    lean,
+    manifest_lists,
+    statistics_files,
+)
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.pieces import PIECES
-from paimon_cli.storage.deletions import Deletions, delete_each, deleted_together
-from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.threads import in_parallel
-
-FileKey = tuple[bytes, int, str]
-"""Partition, bucket and name of a data file: whatever its level, it is one file on storage."""
-_NO_STATS = SimpleStats()
-DeleteFiles = Callable[[Iterable[str]], int]
-"""Deletes files by path and returns how many it was given; a missing file is not an error. Raises `FilesLeft` at the end if the
-storage refused some.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class FileToDelete:
-    """A file that may be deleted; `size` in bytes if metadata has it."""
-
-    path: str
-    kind: str
-    size: int | None = None
-
-
-_RANKS = {"manifest": 1, "manifest list": 2, "index manifest": 2}
-DATA_RANK, LIST_RANK = 0, 2
-
-
-def rank_of(kind: str) -> int:
-    """Files of a rank are named by those of a higher one only: the order in which they are deleted, and copied."""
-    return _RANKS.get(kind, DATA_RANK)
-
-
-def key_of_file(entry: ManifestEntry) -> FileKey:
-    return (entry.partition, entry.bucket, entry.file.file_name)
-
-
-def files_made_dead(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
-    """Files deleted by the snapshot's commit and not added again, as an upgrade does; no later snapshot needs them."""
-    changes = context.manifests.delta_entries(snapshot)
-    added = {key_of_file(entry) for entry in changes if entry.kind == EntryKind.ADD}
-    return [lean(entry) for entry in changes if entry.kind == EntryKind.DELETE and key_of_file(entry) not in added]
-
-
-def lean(entry: ManifestEntry) -> ManifestEntry:
-    """The entry without keys and statistics, because a hundred thousand entries are kept in memory."""
-    file = replace(entry.file, min_key=b"", max_key=b"", key_stats=_NO_STATS, value_stats=_NO_STATS, embedded_file_index=None)
-    return ManifestEntry(entry.kind, entry.partition, entry.bucket, entry.total_buckets, file)
-
-
-def changelog_entries(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
-    """Changelog files added by the snapshot's own commit."""
-    if snapshot.changelog_manifest_list is None:
-        return []
-    manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
-    return [lean(entry) for entries in context.manifests.entries(manifests) for entry in entries if entry.kind == EntryKind.ADD]
-
-
-def file_paths(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
-    """The data file and its extra files. Raises as `TableContext.file_paths`."""
-    return (file.path for file in data_files_to_delete(context, entry, "data"))
-
-
-def data_files_to_delete(context: TableContext, entry: ManifestEntry, kind: str) -> Iterator[FileToDelete]:
-    """The data file of an entry and its extra files, as files to delete. Raises as `TableContext.file_paths`."""
-    path, *extra = context.file_paths(entry.partition, entry.bucket, entry.file)
-    yield FileToDelete(path, kind, entry.file.file_size)
-    for beside in extra:
-        yield FileToDelete(beside, "index")
-
-
-def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str, int | None]]:
-    """Names and sizes of the manifest lists of the snapshot."""
-    lists: list[tuple[str | None, int | None]] = [
-        (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
-        (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
-    ]
-    if changelog:
-        lists.append((snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size))
-    return [(name, size) for name, size in lists if name is not None]
-
-
-def kept_lists(context: TableContext, snapshot: Snapshot) -> list[tuple[str, int | None]]:
-    """The manifest lists of a snapshot or tag. A tag does not keep the changelog of its snapshot, whose list Java deletes."""
-    name = snapshot.changelog_manifest_list
-    is_kept = name is None or context.storage.exists(context.layout.manifest(name))
-    return manifest_lists(snapshot, changelog=is_kept)
-
-
-def files_of_lists(context: TableContext, lists: Sequence[tuple[str, int | None]]) -> Iterator[FileToDelete]:
-    """The manifests named by these lists, then the lists."""
-    for name, size in lists:
-        for meta in context.manifests.manifest_list(name, size):
-            yield FileToDelete(context.layout.manifest(meta.file_name), "manifest", meta.file_size)
-    for name, size in lists:
-        yield FileToDelete(context.layout.manifest(name), "manifest list", size)
-
-
-def index_files(context: TableContext, snapshot: Snapshot) -> Iterator[FileToDelete]:
-    """The index files, then their manifest."""
-    layout = context.layout
-    for index in context.manifests.index_entries(snapshot):
-        if index.index_file.external_path is None:
-            yield FileToDelete(layout.index(index.index_file.file_name), "index", index.index_file.file_size)
-    if snapshot.index_manifest is not None:
-        yield FileToDelete(layout.manifest(snapshot.index_manifest), "index manifest")
-
-
-def statistics_files(context: TableContext, snapshot: Snapshot) -> list[FileToDelete]:
-    """The file that ANALYZE wrote, which later snapshots inherit."""
-    if snapshot.statistics is None:
-        return []
-    return [FileToDelete(f"{context.layout.statistics_directory}/{snapshot.statistics}", "statistics")]
-
-
-def metadata_files(context: TableContext, snapshot: Snapshot) -> list[FileToDelete]:
-    """Manifests, lists, index manifest, index files and statistics; a file comes after those that it names."""
-    indexes, lists = index_files(context, snapshot), files_of_lists(context, kept_lists(context, snapshot))
-    return [*indexes, *statistics_files(context, snapshot), *lists]
-
-
-def metadata_paths(context: TableContext, snapshot: Snapshot) -> list[str]:
-    """Paths of the metadata files of a snapshot."""
-    return [file.path for file in metadata_files(context, snapshot)]
-
-
-def total_size(files: Iterable[FileToDelete]) -> int:
-    return sum(file.size or 0 for file in files)
-
 
 _TRIES = 5
 _Found = TypeVar("_Found")
@@ -356,62 +242,3 @@ def needed_by_other_branches(context: TableContext) -> NeededFiles:
     for branch in other_branches(context):
         needed.need_history(branch)
     return needed
-
-
-def measured(context: TableContext, files: Sequence[FileToDelete]) -> list[FileToDelete]:
-    """The files with their sizes. Files of unknown size that do not exist are left out."""
-    directories = _sizes(context, {_directory(file) for file in files if file.size is None})
-    found = []
-    for file in files:
-        sizes = directories.get(_directory(file))
-        if sizes is None:
-            found.append(file)
-        elif file.path in sizes:
-            found.append(replace(file, size=sizes[file.path]))
-    return found
-
-
-def _sizes(context: TableContext, directories: Iterable[str]) -> dict[str, dict[str, int]]:
-    """File sizes by path, listed by directory."""
-    return {name: {status.path: status.size for status in context.storage.list_directory(name)} for name in directories}
-
-
-def _directory(file: FileToDelete) -> str:
-    return file.path.rpartition("/")[0]
-
-
-def delete_files(context: TableContext, on_done: Callable[[int], None] | None = None) -> DeleteFiles:
-    """A function that deletes in this process, with few requests or in parallel; `on_done` gets numbers of deleted files."""
-
-    def delete(paths: Iterable[str]) -> int:
-        remaining, done = iter(paths), Deletions()
-        for portion in iter(lambda: list(islice(remaining, PIECES.deleted_files)), []):
-            done.add(delete_portion(context.storage, portion, context.read_threads, on_done))
-        return check_deletions(context, done)
-
-    return delete
-
-
-def check_deletions(context: TableContext, done: Deletions) -> int:
-    """The number of deleted files. Raises `FilesLeft` if the storage refused some, with the command that deletes these later."""
-    return done.check(how_to_delete_later(context, None if done.first is None else done.first.path))
-
-
-def how_to_delete_later(context: TableContext, path: str | None = None) -> str:
-    """The hint about files that nothing names any more and that are still there, such as `path`."""
-    when = "what is left are orphans; once the storage allows it, and they are a day old"
-    if path is not None and not path.startswith(f"{context.url}/"):
-        return f"{when}, delete them: paimon-cli orphans rm {context.layout.argument} --external-paths --apply --yes"
-    return f"{when}, delete them: paimon-cli orphans rm {context.layout.argument} --apply --yes"
-
-
-def delete_portion(
-    storage: Storage, paths: Sequence[str], threads: int = 1, on_done: Callable[[int], None] | None = None
-) -> Deletions:
-    """Delete files that may go in any order. Those that the storage refuses are counted; any other failure is raised at once."""
-    if deleted_together(storage, paths):
-        done = Deletions(len(paths))
-        if on_done is not None:
-            on_done(done.deleted)
-        return done
-    return delete_each(storage, paths, threads, on_done)

@@ -12,7 +12,7 @@ from functools import partial
 from paimon_cli.errors import Refused, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
-from paimon_cli.maintain.needed_files import DeleteFiles, check_deletions
+from paimon_cli.maintain.file_deletion import DeleteFiles, check_deletions
 from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.table_layout import (
     CHANGELOG_PREFIX,
@@ -111,10 +111,8 @@ def _temporary_files(context: TableContext, layout: TableLayout) -> Iterator[Can
         foreign = [s for s in context.storage.list_directory(directory) if not _is_version(s.name, prefix)]
         yield from _of_kind(foreign, TEMPORARY)
     yield from _of_kind(context.storage.list_directory(layout.removal_directory), TEMPORARY)  # of commands that were killed
-    written = layout.schema_directory, layout.tag_directory, layout.consumer_directory, layout.commit_user_directory
-    for directory in written:
-        cut_off = [s for s in context.storage.list_directory(directory) if s.name.startswith(".") and s.name.endswith(".tmp")]
-        yield from _of_kind(cut_off, TEMPORARY)
+    for directory in layout.record_directories:
+        yield from _of_kind([s for s in context.storage.list_directory(directory) if s.is_temporary()], TEMPORARY)
 
 
 def _is_version(name: str, prefix: str) -> bool:

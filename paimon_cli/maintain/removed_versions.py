@@ -23,26 +23,23 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, cleaning_up
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import (
-    DeleteFiles,
+from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.named_files import (
     FileToDelete,
-    NeededFiles,
-    SharedManifests,
     changelog_entries,
     data_files_to_delete,
     files_made_dead,
     files_of_lists,
-    has_producer,
     index_files,
     key_of_file,
     lean,
     manifest_lists,
     measured,
     metadata_files,
-    needed_by_other_branches,
     rank_of,
     statistics_files,
 )
+from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, has_producer, needed_by_other_branches
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.capabilities import remove_empty_directory

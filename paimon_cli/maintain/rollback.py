@@ -12,7 +12,8 @@ from paimon_cli.history.points_in_time import tag_holding
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
-from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete
+from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.named_files import FileToDelete
 from paimon_cli.maintain.removed_versions import (
     ROLLBACK,
     DiscardedVersions,

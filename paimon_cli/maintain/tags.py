@@ -18,15 +18,9 @@ from paimon_cli.errors import (
     cleaning_up,
 )
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import (
-    DeleteFiles,
-    FileToDelete,
-    SharedManifests,
-    all_ids,
-    changelog_entries,
-    file_paths,
-    needed_by_other_branches,
-)
+from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.named_files import FileToDelete, changelog_entries, file_paths
+from paimon_cli.maintain.needed_files import SharedManifests, all_ids, needed_by_other_branches
 from paimon_cli.maintain.removed_versions import (
     TAGS,
     DiscardedVersions,

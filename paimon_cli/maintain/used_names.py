@@ -12,7 +12,7 @@ from typing import cast
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import manifest_lists
+from paimon_cli.maintain.named_files import manifest_lists
 from paimon_cli.metadata.data_file import EntryKind, FileIdentity, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, MAIN_BRANCH, SNAPSHOT_PREFIX, TAG_PREFIX, parse_numbered

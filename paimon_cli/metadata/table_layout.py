@@ -99,6 +99,12 @@ class TableLayout:
         is_named = self.given_argument is not None and self.branch == MAIN_BRANCH
         return TableLayout(self.root, branch, f"{self.given_argument} --branch {shlex.quote(branch)}" if is_named else None)
 
+    @property
+    def record_directories(self) -> tuple[str, ...]:
+        """Directories of small records; a process that died while it wrote one may leave a temporary file there."""
+        of_versions = self.schema_directory, self.tag_directory, self.consumer_directory
+        return (*of_versions, self.commit_user_directory, self.lease_directory)
+
     def schema(self, schema_id: int) -> str:
         return f"{self.schema_directory}/{SCHEMA_PREFIX}{schema_id}"
 

@@ -20,9 +20,10 @@ from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
-from paimon_cli.sql.expression_sql import ASSIGNMENT, ExpressionReader, SqlText, is_column, sql_of
+from paimon_cli.sql.expression_sql import ASSIGNMENT, ExpressionReader, is_column
 from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Expression, Given, SortKey, ValueKind, as_kind, can_become, kind_of
 from paimon_cli.sql.parameters import Sql
+from paimon_cli.sql.sql_text import SqlText, sql_of
 
 
 class BadRow(Exception):

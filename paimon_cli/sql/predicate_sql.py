@@ -23,7 +23,6 @@ from paimon_cli.sql.conditions import Always, And, Compare, Condition, Fails, Is
 from paimon_cli.sql.expression_sql import (
     CONDITION,
     ExpressionReader,
-    SqlText,
     comparable_kind,
     in_double_quotes,
     is_column,
@@ -32,6 +31,7 @@ from paimon_cli.sql.expression_sql import (
 )
 from paimon_cli.sql.expressions import NUMERIC, ColumnValue, Constant, Expression, Function, ValueKind
 from paimon_cli.sql.literals import Literal, integer, scalar_of, units_of, value_of
+from paimon_cli.sql.sql_text import SqlText
 from paimon_cli.sql.variant_part import VariantPart
 
 _COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}

@@ -25,7 +25,7 @@ from paimon_cli.errors import PaimonError, Refused, RequestRefused, StorageUnava
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import bound_of, check_size
 from paimon_cli.storage.redaction import redact, without_login
-from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome, temporary_name
 from paimon_cli.storage.threads import cached_property
 from paimon_cli.storage.time_bounds import check_time
 
@@ -167,7 +167,7 @@ class FsspecStorage:
 
     def _temporary(self, path: str) -> str:
         directory, _, name = path.rpartition("/")
-        return f"{directory}/.{name}.{self._random.uuid()}.tmp"
+        return f"{directory}/{temporary_name(name, self._random.uuid())}"
 
     def _inner(self, path: str) -> str:
         return cast(str, self._fs._strip_protocol(path))

@@ -20,7 +20,7 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.read_bounds import check_size
-from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome, temporary_name
 from paimon_cli.storage.time_bounds import check_time
 
 _MAX_REMOVALS = 20
@@ -52,7 +52,7 @@ class LocalStorage:
     def read_bytes(self, path: str) -> bytes:
         """Read regular files only, because opening a pipe might wait for its writer forever."""
         self._check(path, follows=True)
-        with errors_of(path), open(path, "rb", opener=_open_regular) as source:
+        with errors_of(path), open(path, "rb", opener=open_regular) as source:
             check_size(path, os.fstat(source.fileno()).st_size)
             return source.read()
 
@@ -205,7 +205,7 @@ class LocalStorage:
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
         """A synced file with `data` next to `path`, deleted at the end of the block if it still exists."""
         directory, name = os.path.split(path)
-        temporary = f"{directory}/.{name}.{self._random.uuid()}.tmp"
+        temporary = f"{directory}/{temporary_name(name, self._random.uuid())}"
         try:
             with _new_file(temporary, None) as sink:
                 sink.write(data)
@@ -348,60 +348,7 @@ def _status(entry: os.DirEntry[str]) -> FileStatus:
     )
 
 
-class ConfinedStorage(LocalStorage):
-    """`LocalStorage` that raises `DamagedFile` for paths below `root` that symbolic links resolve to a place outside of it.
-
-    Paths elsewhere are unaffected, and `root` itself may be reached through links.
-    """
-
-    def __init__(self, root: str, random: RandomSource | None = None) -> None:
-        super().__init__(random)
-        self._root = root
-        self._real_root = os.path.realpath(root)
-        self._checked: set[str] = set()
-
-    def __reduce__(self) -> tuple[type[ConfinedStorage], tuple[str]]:
-        return ConfinedStorage, (self._root,)
-
-    def open_input(self, path: str) -> BinaryIO:
-        """Open regular files only, because opening a pipe might wait for its writer forever."""
-        self._check(path, follows=True)
-        with errors_of(path):
-            return open(path, "rb", opener=_open_regular)
-
-    def _check(self, path: str, follows: bool = False) -> None:
-        """Resolve each directory once, and with `follows` also the last component of the path."""
-        if not path.startswith(f"{self._root}/"):
-            return
-        self._check_directory(os.path.dirname(path), path)
-        if follows and os.path.islink(path):
-            self._refuse_outside(path, path)
-
-    def _check_directory(self, directory: str, path: str) -> None:
-        """A directory that is no link, in one that leads nowhere else, does neither: a table of many partitions is quick."""
-        if directory in self._checked:
-            return
-        at = self._root
-        for name in directory[len(at) + 1 :].split("/") if directory != at else ():
-            at = f"{at}/{name}"
-            if at in self._checked:
-                continue
-            if name in ("", ".", "..") or os.path.islink(at):
-                self._refuse_outside(directory, path)
-                self._checked.add(directory)
-                return
-            self._checked.add(at)
-
-    def _refuse_outside(self, followed: str, path: str) -> None:
-        real = os.path.realpath(followed)
-        if real != self._real_root and not real.startswith(f"{self._real_root}/"):
-            why, hint = f"a symbolic link leads to {real}", "put the file itself there, or delete the link"
-            if not f"{os.path.normpath(followed)}/".startswith(f"{os.path.normpath(self._root)}/"):
-                why, hint = f"'..' in the path leads to {real}", "correct the option of the table that holds this path"
-            raise DamagedFile(f"{path} lies outside of the table", why, hint, path=path)
-
-
-def _open_regular(path: str, flags: int) -> int:
+def open_regular(path: str, flags: int) -> int:
     """Open a regular file. Raises `DamagedFile` for directories, pipes, sockets and devices, without blocking on them."""
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

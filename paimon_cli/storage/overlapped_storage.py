@@ -20,7 +20,8 @@ from typing import Any, BinaryIO, cast
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.background_writes import BackgroundWrites
 from paimon_cli.storage.capabilities import WrappedStorage
-from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
+from paimon_cli.storage.object_storage import ObjectStorage
+from paimon_cli.storage.object_upload import ObjectUpload
 from paimon_cli.storage.ranged_file import RangedFile, fetching_threads
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
@@ -109,7 +110,7 @@ class OverlappedStorage(WrappedStorage):
             self.inner.write_new(path, data)
 
     def open_output(self, path: str) -> BinaryIO:
-        return cast(BinaryIO, ObjectUpload(self.inner, path, self.write_new))
+        return cast(BinaryIO, ObjectUpload(path, self.write_new, self.inner.begin_upload))
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         self.settle()

@@ -11,6 +11,13 @@ from typing import BinaryIO, Protocol
 
 from paimon_cli.errors import StorageUnavailable
 
+_TEMPORARY = ".tmp"
+
+
+def temporary_name(name: str, unique: str) -> str:
+    """The name under which a file system without a conditional put holds a file before it is whole: Java's, too."""
+    return f".{name}.{unique}{_TEMPORARY}"
+
 
 class PutOutcome(enum.Enum):
     """Result of `put_if_absent`. UNKNOWN: the storage gave no clear answer, so the object may or may not have been created."""
@@ -29,6 +36,10 @@ class FileStatus:
     size: int
     is_directory: bool
     modified_millis: int
+
+    def is_temporary(self, prefix: str = "") -> bool:
+        """Whether it is a `temporary_name` of one that begins with `prefix`: it is being written, or its writer has died."""
+        return self.name.startswith(f".{prefix}") and self.name.endswith(_TEMPORARY)
 
 
 class Storage(Protocol):

@@ -10,8 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from paimon_cli.errors import importing
 from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES, file_system_options, lock_settings, store_options
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.counted_storage import counted, counts_requests
-from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.redaction import without_login
 from paimon_cli.storage.storage import Storage
 

@@ -23,7 +23,7 @@ from paimon_cli.storage.capabilities import WrappedStorage, open_sized
 from paimon_cli.storage.catalog_options import OBJECT_STORES
 from paimon_cli.storage.injected import RandomSource, SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage import Storage, temporary_name
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 _PREFIX = "paimon-cli-"
@@ -189,7 +189,7 @@ def _local_file(url: str, path: str, random: RandomSource, replace: bool) -> Ite
     """Write to a temporary file next to `path` first. `path` has links resolved, so that a link is kept, not replaced."""
     _check_target(url, path, replace)
     directory, name = os.path.split(path)
-    temporary = f"{directory}/.{name}.{random.uuid()}.tmp"
+    temporary = f"{directory}/{temporary_name(name, random.uuid())}"
     try:
         sink = open(temporary, "xb")  # noqa: SIM115
     except OSError as error:

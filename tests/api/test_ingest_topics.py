@@ -438,6 +438,22 @@ def test_a_followed_transaction_is_committed_with_its_end(
     assert kafka.committed("whole", "whole") == [5, 0]
 
 
+def test_a_member_begins_where_it_says(kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once its callback ends, librdkafka asks by itself where to begin, and finds that a new group has committed nothing."""
+    assign, found = KafkaTopics._on_assign, dict[int, int]()
+
+    def noting(topics: KafkaTopics, consumer: Consumer, given: list[TopicPartition]) -> None:
+        assign(topics, consumer, given)
+        found.update({one.partition: one.offset for one in consumer.assignment()})
+
+    monkeypatch.setattr(KafkaTopics, "_on_assign", noting)
+    kafka.send("begun", *map(created, range(3)))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "kafka_conf": MEMBER}
+    Catalog(str(tmp_path)).ingest(kafka.url("begun", "?group=begun"), **given, follow=True, interval="1 s", max_rounds=8)
+    assert set(found.values()) == {0}
+    assert len(rows_of(tmp_path, "a")) == 3
+
+
 def test_the_lag_of_a_table_is_known(kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its newest change is of 2023. What was not read when it committed is behind."""
     kafka.send("lag", *map(created, range(4)), debezium("a", "u", None, {"id": 3, "more": "x"}))

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from paimon_cli.bucket.orc_file import OrcProcess
 from paimon_cli.cli.terminal import paged
-from paimon_cli.jobs.service.service_metrics import listening
+from paimon_cli.jobs.service.metrics_server import listening
 from paimon_cli.jobs.spark.java_runtime import probe_java
 from tests.catalog.metastore.hostile_servers import answering
 from tests.cli.calling import Run
@@ -208,7 +208,7 @@ def test_what_the_metrics_listener_answers_has_no_secret(run: Run, sound: Path, 
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         place = Place(Path(folder), sound, planted, patch)
-        patch.setattr("paimon_cli.jobs.service.service_metrics.listening", scraped)
+        patch.setattr("paimon_cli.jobs.service.metrics_server.listening", scraped)
         service = "compact {t} --watch --max-rounds 1 --metrics-listen 127.0.0.1:0 --engine local"
         answer = run(*place.words_of(service), *planted.words)
     assert "paimon_cli_rounds_total 1.0" in answers[0] and 'table="' in answers[0]

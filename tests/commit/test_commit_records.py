@@ -28,7 +28,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch, rename_branch
 from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
 from paimon_cli.maintain.expire_snapshots import expire_snapshots, files_to_delete_now, plan_expiry
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphans import find_orphans, list_candidates
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target

@@ -12,9 +12,10 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.data_conflict import WrittenKeys, WrittenRanges, _disjoint, check_of_locations, check_of_messages
+from paimon_cli.commit.data_conflict import check_of_locations, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.outcome import CommitResult
+from paimon_cli.commit.written_places import WrittenKeys, WrittenRanges, _disjoint
 from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext

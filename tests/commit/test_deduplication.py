@@ -20,7 +20,7 @@ from paimon_cli.errors import Conflict, FilesConflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag

@@ -22,8 +22,7 @@ from paimon_cli.commit.commit_messages import (
     overwrite_changes,
 )
 from paimon_cli.commit.commit_records import CommitIntents
-from paimon_cli.commit.committer import Committer, RetryPolicy
-from paimon_cli.commit.data_conflict import WrittenRanges
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import (
     BATCH_IDENTIFIER,
     MAX_NAMED_USERS,
@@ -36,7 +35,9 @@ from paimon_cli.commit.deduplication import (
 from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, removing_snapshot
 from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
+from paimon_cli.commit.retry_policy import RetryPolicy
 from paimon_cli.commit.snapshot_publish import publish
+from paimon_cli.commit.written_places import WrittenRanges
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError

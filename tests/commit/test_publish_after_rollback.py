@@ -11,7 +11,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, Refused
 from paimon_cli.invariants.check import check_table
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome

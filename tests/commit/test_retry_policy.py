@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.committer import RetryPolicy
+from paimon_cli.commit.retry_policy import RetryPolicy
 from paimon_cli.history.table_context import TableContext
 from tests.commit.commit_tables import SteppingClock, make_table
 

@@ -15,7 +15,7 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import Retention, expire_consumers, reset_consumer
 from paimon_cli.maintain.tags import create_tag, expired_tags, plan_removal, remove_tags
 from paimon_cli.storage.memory_storage import MemoryStorage

@@ -33,7 +33,7 @@ from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.maintain.branches import fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target

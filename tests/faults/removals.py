@@ -10,7 +10,7 @@ from paimon_cli.jobs.repair_job import apply_repair
 from paimon_cli.maintain.branches import create_branch, remove_branch
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.metadata.snapshot import OVERWRITE

@@ -15,7 +15,7 @@ from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.commit.snapshot_publish import Fate
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain import expire_snapshots, needed_files, rollback, used_names
+from paimon_cli.maintain import expire_snapshots, named_files, rollback, used_names
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome, Storage, Verified
@@ -134,7 +134,7 @@ def latest_version_alone(context: TableContext) -> Iterator[used_names.VersionFi
     return (version for version in VERSIONS(context) if version.path == newest)
 
 
-METADATA_PATHS = needed_files.metadata_paths
+METADATA_PATHS = named_files.metadata_paths
 
 
 def forgetful_metadata_paths(context: TableContext, snapshot: Snapshot) -> list[str]:

@@ -23,8 +23,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import FileFilter
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.injected import NoTrace, StepTrace, SystemClock, SystemRandom
-from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
 from tests import tables
 from tests.commit.commit_tables import SteppingClock, data_file, make_table, partition

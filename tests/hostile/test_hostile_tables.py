@@ -21,7 +21,7 @@ from paimon_cli.metadata.avro_writer import RecordSchema
 from paimon_cli.metadata.manifests import decode_manifest_list
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.local_storage import ConfinedStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from tests import tables
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401

@@ -15,7 +15,7 @@ from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.requests.backup import BackupOptions
 from paimon_cli.storage.capabilities import WrappedStorage
-from paimon_cli.storage.local_storage import ConfinedStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.storage import Storage
 from tests.tables import rows
 

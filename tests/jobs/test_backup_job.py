@@ -29,13 +29,13 @@ from paimon_cli.jobs.restore_job import restore_table
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.branches import create_branch, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import BACKUP_CONSUMER, BACKUP_MILLIS, Retention, consumers, reset_consumer
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag
 from paimon_cli.requests.backup import RestoreOptions
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.injected import SystemClock
-from paimon_cli.storage.local_storage import ConfinedStorage
 from tests.goldens import golden_table
 from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, branches_of, check_same, check_whole, opened
 from tests.nightly import BRIEF

@@ -25,7 +25,8 @@ from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.retention import consumers
 from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
 from paimon_cli.requests.backup import RestoreOptions
-from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import Storage
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import golden_table

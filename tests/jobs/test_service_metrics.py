@@ -18,15 +18,9 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.round_plan import BucketFigures
-from paimon_cli.jobs.service import service_metrics
-from paimon_cli.jobs.service.service_metrics import (
-    MOST_CONNECTIONS,
-    STALE_SECONDS,
-    MetricsFile,
-    ServiceMetrics,
-    listening,
-    parse_address,
-)
+from paimon_cli.jobs.service import metrics_server
+from paimon_cli.jobs.service.metrics_server import MOST_CONNECTIONS, listening, parse_address
+from paimon_cli.jobs.service.service_metrics import STALE_SECONDS, MetricsFile, ServiceMetrics
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.jobs.service.upkeep_done import UpkeepDone
 from tests.jobs.test_leases import HandClock
@@ -195,7 +189,7 @@ def test_without_a_host_only_this_machine_is_answered(served: tuple[str, int]) -
 
 
 def test_half_requests_neither_pile_up_nor_keep_others_out(served: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_metrics, "REQUEST_SECONDS", 2)
+    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 2)
     url, port = served
     before = threading.active_count()
     with contextlib.ExitStack() as stack:
@@ -210,7 +204,7 @@ def test_half_requests_neither_pile_up_nor_keep_others_out(served: tuple[str, in
 
 
 def test_a_request_has_a_time_and_a_size(served: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_metrics, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 0.5)
     _, port = served
     with socket.create_connection(("127.0.0.1", port), 5) as slow:
         begin = time.monotonic()

@@ -30,7 +30,7 @@ from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.processor import OWN_WORKER, VARIABLE, fast_sort
 from paimon_cli.requests.backup import BackupOptions
 from paimon_cli.requests.integrity import HistoryCheckOptions
-from paimon_cli.storage.local_storage import ConfinedStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from tests.jobs.backups import check_same, opened
 from tests.jobs.erasure.test_erase_table import CONDITION, GONE, KEYED, States, check, is_kept
 from tests.jobs.spark_cluster import SparkCluster

@@ -21,7 +21,7 @@ from paimon_cli.maintain.branches import (
     rename_branch,
 )
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.storage.local_storage import LocalStorage

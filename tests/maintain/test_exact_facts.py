@@ -13,7 +13,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, files_removed_by_fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_partitions import PartitionTime, plan_partitions
 from paimon_cli.maintain.expire_snapshots import ExpirySummary, expire_snapshots
-from paimon_cli.maintain.needed_files import FileToDelete, data_files_to_delete, delete_files, total_size
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.named_files import FileToDelete, data_files_to_delete, total_size
 from paimon_cli.maintain.orphan_origin import OrphanedCommit
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Consumer, consumers, oldest_consumed

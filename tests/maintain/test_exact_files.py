@@ -21,7 +21,8 @@ from paimon_cli.maintain.branches import (
 )
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, files_removed_with_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import ExpirySummary, carry_out, files_to_delete_now, plan_expiry
-from paimon_cli.maintain.needed_files import delete_files, measured
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.named_files import measured
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target

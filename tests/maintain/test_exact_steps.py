@@ -17,7 +17,7 @@ from paimon_cli.maintain.branches import create_branch, rename_branch
 from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, files_removed_with_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.restore_as_new import differences, restore_as_new
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, replace_tag

@@ -14,7 +14,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, files_removed_with_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import (
     Consumer,

@@ -21,7 +21,8 @@ from paimon_cli.maintain.expire_snapshots import (
     plan_expiry,
     point_at_earliest,
 )
-from paimon_cli.maintain.needed_files import delete_files, file_paths, metadata_paths
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.named_files import file_paths, metadata_paths
 from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snapshots
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage

@@ -16,7 +16,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch, rename_branch
 from paimon_cli.maintain.expire_partitions import expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import NeededFiles, delete_files
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import RollbackTarget, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag, rename_tag, replace_tag

@@ -237,6 +237,17 @@ def test_foreign_names_and_links_are_named_and_left_out(ledger: Ledger, tmp_path
     assert len(damaged) == 3
 
 
+def test_what_was_cut_off_goes_after_a_day(ledger: Ledger) -> None:
+    ledger.add(done(1))
+    cut_off = Path(ledger.directory) / ".round-1.0b6f.tmp"
+    cut_off.write_text("of a service that was killed")
+    millis = cut_off.stat().st_mtime_ns // 1_000_000
+    replace(ledger, clock=HandClock(millis + 86_000_000)).tidy(ONE, unexpected)
+    assert cut_off.exists()
+    replace(ledger, clock=HandClock(millis + 86_500_000)).tidy(ONE, unexpected)
+    assert not cut_off.exists()
+
+
 def test_a_ledger_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".paimon-cli").mkdir()

@@ -18,7 +18,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.reclaim_job import clean_orphans, orphan_rows
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphan_origin import OrphanedCommit
 from paimon_cli.maintain.orphans import (
     DAY_MILLIS,
@@ -374,6 +374,17 @@ def test_unreferenced_indexes_and_statistics_are_reported(tmp_path: Path) -> Non
         "manifest/index-manifest-0": "no version refers to it",
         "snapshot/.snapshot-7.0.tmp": "temporary file of an interrupted write",
     }
+
+
+@pytest.mark.parametrize("directory", ["schema", "tag", "consumer", "commit-user", "lease"])
+def test_records_that_were_cut_off_are_reported(tmp_path: Path, directory: str) -> None:
+    context = table_of_five(tmp_path)
+    folder = Path(context.url) / directory
+    folder.mkdir(exist_ok=True)
+    (folder / ".compaction-1.0b6f.tmp").write_bytes(b"x")
+    (folder / "compaction-1").write_bytes(b"x")
+    make_old(context)
+    assert [file.path for file in found(context).files] == [f"{folder}/.compaction-1.0b6f.tmp"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import carry_out, expire_snapshots, files_to_delete_now, plan_expiry
-from paimon_cli.maintain.needed_files import FileToDelete, delete_files
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.named_files import FileToDelete
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target

@@ -19,7 +19,8 @@ from paimon_cli.jobs.reclaim_job import plan_expire
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import DeleteFiles, changelog_entries, delete_files, file_paths, measured
+from paimon_cli.maintain.file_deletion import DeleteFiles, delete_files
+from paimon_cli.maintain.named_files import changelog_entries, file_paths, measured
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.maintain.removed_versions import CHANGELOGS, FAST_FORWARD, ROLLBACK, TAGS, unfinished_removals
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target

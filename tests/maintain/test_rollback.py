@@ -17,7 +17,7 @@ from paimon_cli.jobs.metadata_jobs import RolledBack, find_target, run_restore, 
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import measured
+from paimon_cli.maintain.named_files import measured
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 from paimon_cli.maintain.tags import create_tag

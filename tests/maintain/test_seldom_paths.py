@@ -17,7 +17,9 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.branches import create_branch, plan_fast_forward
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import FileToDelete, NeededFiles, SharedManifests, delete_files, measured
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.named_files import FileToDelete, measured
+from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Retention, consumers, oldest_consumed, reset_consumer, tagged_snapshots
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target

@@ -13,7 +13,7 @@ import pytest
 from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import (
     create_tag,

@@ -41,7 +41,8 @@ from paimon_cli.maintain.tags import create_tag
 from paimon_cli.maintain.trash import Trash, empty_trash
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.capabilities import WrappedStorage
-from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome, Storage
 from tests.commit.commit_tables import SteppingClock, data_file
 from tests.jobs.backups import Dying, Killed

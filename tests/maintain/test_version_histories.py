@@ -16,7 +16,7 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back

@@ -14,7 +14,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_changelogs import changelog_retention, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import carry_out, plan_expiry
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import Consumer, Retention, consumers, expire_consumers, expiring_range
 from paimon_cli.maintain.tags import create_tag, expired_tags
 from paimon_cli.metadata.snapshot import Snapshot

@@ -7,7 +7,7 @@ from pathlib import Path
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.invariants.check import check_table
-from paimon_cli.maintain.needed_files import file_paths, metadata_paths
+from paimon_cli.maintain.named_files import file_paths, metadata_paths
 from paimon_cli.maintain.retention import tagged_snapshots
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from tests.tables import rows

@@ -11,8 +11,8 @@ from paimon_cli.compact import compaction_plan
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compact_job, round_plan
 from paimon_cli.lab.simulation.sim_storage import YOUNG
-from paimon_cli.maintain import expire_snapshots, needed_files, orphans, retention, used_names
-from paimon_cli.maintain.needed_files import metadata_paths
+from paimon_cli.maintain import expire_snapshots, named_files, orphans, retention, used_names
+from paimon_cli.maintain.named_files import metadata_paths
 from paimon_cli.maintain.retention import expiring_range, tagged_snapshots
 from paimon_cli.metadata.data_file import CommitMessage, EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -70,7 +70,7 @@ def expiry_deletes_files_before_snapshots() -> Patch:
         planned = real(context, expiring, kept)
         for entries in planned.dead.values():
             for entry in entries:
-                for path in needed_files.file_paths(context, entry):
+                for path in named_files.file_paths(context, entry):
                     context.storage.delete(path)
         return planned
 

@@ -23,7 +23,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm import changelog
 from paimon_cli.lsm.changelog import ChangedKeys
-from paimon_cli.maintain import expire_snapshots, needed_files, used_names
+from paimon_cli.maintain import expire_snapshots, named_files, used_names
 from paimon_cli.metadata.data_file import CommitMessage, IndexManifestEntry
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.metadata.snapshot import Snapshot
@@ -193,7 +193,7 @@ def _forget_indexes(paths: Sequence[str]) -> list[str]:
 
 @planted_in("vectors-tag-expiry")
 def expiry_deletes_index_files_of_tags() -> Patch:
-    real = needed_files.metadata_paths
+    real = named_files.metadata_paths
     return patch.object(expire_snapshots, "metadata_paths", lambda context, version: _forget_indexes(real(context, version)))
 
 
@@ -203,7 +203,7 @@ def expiry_deletes_index_files_of_the_oldest_kept_snapshot() -> Patch:
 
     def one_more(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         planned = real(context, expiring, kept, *more)
-        return replace(planned, metadata=[*planned.metadata, *needed_files.index_files(context, kept)])
+        return replace(planned, metadata=[*planned.metadata, *named_files.index_files(context, kept)])
 
     return patch.object(expire_snapshots, "_plan_of", one_more)
 
@@ -214,7 +214,7 @@ def expiry_deletes_the_changelog_of_the_oldest_kept_snapshot() -> Patch:
 
     def one_more(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         planned = real(context, expiring, kept, *more)
-        return replace(planned, changelogs=[*planned.changelogs, *needed_files.changelog_entries(context, kept)])
+        return replace(planned, changelogs=[*planned.changelogs, *named_files.changelog_entries(context, kept)])
 
     return patch.object(expire_snapshots, "_plan_of", one_more)
 
@@ -319,7 +319,7 @@ def changelog_deleted_after_unknown() -> Patch:
         try:
             return publish(context, snapshot, base)
         except PaimonError:
-            for entry in needed_files.changelog_entries(context, snapshot):
+            for entry in named_files.changelog_entries(context, snapshot):
                 context.storage.delete(context.data_file_path(entry.partition, entry.bucket, entry.file))
             raise
 

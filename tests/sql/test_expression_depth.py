@@ -13,8 +13,8 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.clauses import parse_set_clause, sort_keys
-from paimon_cli.sql.expression_sql import MAX_DEPTH
 from paimon_cli.sql.predicate import parse_predicate
+from paimon_cli.sql.sql_text import MAX_DEPTH
 
 SCHEMA = TableSchema(0, (DataField(0, "id", BIGINT), DataField(1, "v", STRING)), 1, (), (), {}, None, 0)
 ROWS = pa.record_batch({"id": [1, 2, 3], "v": ["a", "b", None]})

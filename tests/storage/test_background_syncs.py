@@ -16,7 +16,8 @@ import pytest
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.capabilities import overlapping_writes
-from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.threads import JobThreads
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.injected import SystemRandom
-from paimon_cli.storage.local_storage import ConfinedStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.whole_file import whole_file
 

@@ -11,10 +11,10 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.storage.capabilities import WrappedStorage, overlapping_writes
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.external_storage import AllowedPlaces, ExternalStorage, external_path, location_of, place_not_allowed
 from paimon_cli.storage.guarded_storage import GuardedStorage
-from paimon_cli.storage.local_storage import ConfinedStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import PutOutcome, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url

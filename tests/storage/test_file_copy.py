@@ -11,9 +11,10 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, StorageUnavailable
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, Throttle
 from paimon_cli.storage.injected import SystemClock
-from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.object_storage import ObjectStorage
 from tests.pieces import injected
 from tests.storage.s3_proxy import Answer, Fate, S3Proxy

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 
 

@@ -23,7 +23,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, FilesLeft, NotFound, Refused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
-from paimon_cli.maintain.needed_files import delete_portion
+from paimon_cli.maintain.file_deletion import delete_portion
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage import guarded_storage

@@ -14,14 +14,15 @@ import pytest
 from paimon_cli.api.table import Table
 from paimon_cli.errors import FilesLeft, Refused, StorageUnavailable, UsageError
 from paimon_cli.installation import install_command
-from paimon_cli.maintain.needed_files import delete_portion
+from paimon_cli.maintain.file_deletion import delete_portion
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.catalog_options import Service
 from paimon_cli.storage.deletions import Deletions, delete_all
 from paimon_cli.storage.guarded_storage import GuardedStorage
-from paimon_cli.storage.object_storage import ObjectStorage, ObjectUpload
+from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.object_stores import StoreSettings
+from paimon_cli.storage.object_upload import ObjectUpload
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
 from paimon_cli.storage.storage import PutOutcome, Storage
 from tests.commit.commit_tables import SteppingClock

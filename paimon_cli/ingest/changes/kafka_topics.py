@@ -120,6 +120,7 @@ class KafkaTopics:
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         try:
             self._assign(given)
+            self._assign_places()  # else librdkafka begins at offsets that it asks for itself, of which a new group has none
         except PaimonError as failure:
             self.client.failure = failure
         except self.client.kafka.KafkaException as problem:

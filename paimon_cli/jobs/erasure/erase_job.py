@@ -38,7 +38,9 @@ from paimon_cli.jobs.erasure.inventory import Inventory, StoredFile, StoredVersi
 from paimon_cli.jobs.erasure.metadata_rewrite import IndexFiles, MetadataRewrite
 from paimon_cli.jobs.erasure.new_versions import Change, changed_versions, replace_version, take_number
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.maintain.needed_files import FileKey, NeededFiles, delete_files
+from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.named_files import FileKey
+from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.index_files import KeyHashes
 from paimon_cli.metadata.snapshot import Snapshot

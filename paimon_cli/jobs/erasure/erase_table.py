@@ -24,7 +24,7 @@ from paimon_cli.jobs.erasure.unnamed_files import holding, lasting, unnamed_file
 from paimon_cli.jobs.table_change import Summary, ran_on
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphans import Candidate
 from paimon_cli.maintain.retention import BACKUP_CONSUMER, Retention, consumers, expiring_range
 from paimon_cli.metadata.snapshot import Snapshot

@@ -23,7 +23,7 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.erased_rows import ErasedRows, Mask
 from paimon_cli.jobs.erasure.inventory import StoredFile
-from paimon_cli.maintain.needed_files import FileKey, key_of_file
+from paimon_cli.maintain.named_files import FileKey, key_of_file
 from paimon_cli.metadata.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, TRACKING_COLUMNS, merge_schema, tracked_rows
 from paimon_cli.metadata.table_schema import TableSchema

@@ -13,7 +13,8 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.copy_plan import CopiedVersion
-from paimon_cli.maintain.needed_files import FileKey, all_ids, key_of_file, undisturbed
+from paimon_cli.maintain.named_files import FileKey, key_of_file
+from paimon_cli.maintain.needed_files import all_ids, undisturbed
 from paimon_cli.metadata.data_file import SORTED_INDEXES, EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.threads import in_parallel

@@ -19,7 +19,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.file_rewrite import RewrittenFile
 from paimon_cli.jobs.erasure.inventory import Inventory
-from paimon_cli.maintain.needed_files import FileKey, key_of_file
+from paimon_cli.maintain.named_files import FileKey, key_of_file
 from paimon_cli.metadata.data_file import (
     DELETION_VECTORS,
     HASH,

@@ -22,7 +22,7 @@ from paimon_cli.lab.simulation.json_files import BucketRows, JsonFileEngine, jso
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN, announced_user
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import delete_files
+from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag

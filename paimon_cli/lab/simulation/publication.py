@@ -18,7 +18,7 @@ from paimon_cli.lab.simulation.json_files import json_rows, merged
 from paimon_cli.lab.simulation.real_files import RealChange, real_changes, real_rows, real_violations
 from paimon_cli.lab.simulation.scenario import Published, Rows, Scenario
 from paimon_cli.lab.simulation.sim_storage import Ask, ReadOnly, SimDisk
-from paimon_cli.maintain.needed_files import changelog_entries
+from paimon_cli.maintain.named_files import changelog_entries
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.data_file_schema import RowKind
 from paimon_cli.metadata.snapshot import COMPACT, OVERWRITE, Snapshot

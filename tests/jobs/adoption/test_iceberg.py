@@ -25,7 +25,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, NotFound, NotSupported, Refused
 from paimon_cli.metadata.avro_reader import open_container
 from paimon_cli.metadata.avro_writer import zstd_module
-from paimon_cli.storage.local_storage import ConfinedStorage
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from tests.hostile.bombs import container
 
 DAYS = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2), None]
