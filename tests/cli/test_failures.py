@@ -242,7 +242,8 @@ def test_signals_end_a_watch(tmp_path: Path, number: signal.Signals, code: int, 
     command = [sys.executable, "-m", "paimon_cli", "compact", str(table), "--engine", "local", "--watch", "--interval", "1 h"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
     try:
-        assert process.stderr is not None and "snapshot" in process.stderr.readline()
+        assert process.stderr is not None and "started" in process.stderr.readline(), "before the first round has ended"
+        assert "snapshot" in process.stderr.readline()
         time.sleep(0.1)
         process.send_signal(number)
         _, errors = process.communicate(timeout=600)

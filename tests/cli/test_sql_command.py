@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,7 +178,7 @@ def test_a_comment_at_the_beginning_is_no_option(run: Run) -> None:
 
 def test_a_variant_is_the_value_that_it_holds(run: Run) -> None:
     run("create", "shop.v", "-C", "k INT", "-C", "v VARIANT", "-C", "r ROW<w VARIANT, l ARRAY<VARIANT>>", "--bucket", "-1")
-    first = {"k": 1, "v": {"a": [1, "\u009b\n"]}, "r": {"w": "x", "l": [1.5, None]}}
+    first: dict[str, Any] = {"k": 1, "v": {"a": [1, "\u009b\n"]}, "r": {"w": "x", "l": [1.5, None]}}
     lines = "".join(json.dumps(row) + "\n" for row in (first, {"k": 2, "v": None, "r": None}))
     run("write", "shop.v", "-", "--format", "json", "--engine", "local", stdin=lines)
     query = ("sql", "SELECT * FROM shop.v ORDER BY k")

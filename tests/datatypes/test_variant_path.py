@@ -12,6 +12,7 @@ import pytest
 
 from paimon_cli.datatypes import variant_path
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.column_cast import cast_column
 from paimon_cli.datatypes.data_type import VARIANT
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.variant_building import variant_of
@@ -80,7 +81,7 @@ def test_parts_of_other_types_are_null_where_that_is_asked(t: str) -> None:
 @pytest.mark.parametrize("t", ["INT", "BOOLEAN", "DOUBLE", "DATE"])
 def test_many_parts_of_other_types_take_no_cast_each(t: str) -> None:
     values = [*(f"bad {number}" for number in range(40)), "1", *(str(10**15 + number) for number in range(40))]
-    with mock.patch.object(variant_path, "cast_column", wraps=variant_path.cast_column) as cast:
+    with mock.patch.object(variant_path, "cast_column", wraps=cast_column) as cast:
         found = variant_get(of(*({"p": value} for value in values)), ("p",), parse_sql_type(t), tries=True)
     assert cast.call_count == 2
     assert found[40].is_valid

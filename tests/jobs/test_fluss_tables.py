@@ -100,7 +100,7 @@ def test_clean_tables_whose_later_partitions_have_other_bucket_counts(tmp_path: 
     context = TableContext.open(context.url)
     tier_clean(context, 4, "2", 1, 2, 3, 4, 5, buckets=4)
     tier_clean(context, 8, "1", 3, 4, 5)
-    served = {"t": TableContext.open(context.url)}
+    served: dict[str, TableContext | Path] = {"t": TableContext.open(context.url)}
     serve(served, Pause(lambda: tier_clean(context, 12, "2", 5, 6, buckets=4)), 2)
     latest = context.snapshots.latest()
     assert latest is not None and latest.commit_kind == COMPACT and latest.commit_user != TIERING
