@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
@@ -24,6 +25,7 @@ from paimon_cli.maintain.tags import (
     remove_tags,
     rename_tag,
     replace_tag,
+    snapshot_and_holder,
     text_within_tag,
 )
 from paimon_cli.metadata.snapshot import Snapshot
@@ -115,6 +117,18 @@ def test_a_changelog_is_published_again_only_if_all_its_files_are_there(tmp_path
         again = Snapshot.from_json(text_within_tag(context, content))
         assert again.changelog_manifest_list is None and again.changelog_has_expired
         file.write_bytes(kept)
+
+
+def test_an_expired_snapshot_is_tagged_by_a_tag_of_it_and_of_no_later_one(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for name, number in (("a", 3), ("b", 2), ("c", 4)):
+        create_tag(context, name, number)
+    before = sorted(rows(context, snapshot_id=2), key=lambda row: int(row["k"]))
+    expire_snapshots(context, KEEP_ONE)
+    assert create_tag(context, "again", 2).snapshot.id == 2
+    assert snapshot_and_holder(context, 2)[1] in (context.layout.tag("b"), context.layout.tag("again"))
+    found = Table.open(context.url).scan(tag="again").to_arrow().to_pylist()
+    assert sorted(found, key=lambda row: int(row["k"])) == before
 
 
 def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None:
