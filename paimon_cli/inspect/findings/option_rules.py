@@ -109,8 +109,8 @@ def options_are_known(table: ExaminedTable) -> Iterator[Finding]:
 
 @rule(Topic.OPTIONS, "PD018")
 def retention_is_consistent(table: ExaminedTable) -> Iterator[Finding]:
-    """Limits of the retention that contradict each other, or are shorter than a read takes. What a call or the user's policy gives
-    instead is no fault of the table.
+    """Limits of the retention that contradict each other, or are shorter than a read takes. What a call or a policy gives instead
+    is no fault of the table.
     """
     options, given = table.context.options, table.context.given
     least, most = options.snapshot_num_retained_min, options.snapshot_num_retained_max
