@@ -9,10 +9,12 @@ import contextlib
 import os
 import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import BinaryIO
 
 from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_directory import DELTA_LAKE, HUDI, ICEBERG, PAIMON, TableDirectory, recognised_table
@@ -130,6 +132,9 @@ class _Search:
             self._check_above(entry.path)
             inside = self._files_inside(entry) if entry.is_directory else [entry]
             for file in inside:
+                if _is_pipe(self._storage, file.path):
+                    files.append(self._from_pipe(file, is_named=file is named))
+                    continue
                 try:
                     files.append(_source_file(self._storage, file, self._format))
                 except FileNotFoundError:
@@ -139,6 +144,16 @@ class _Search:
                     raise NotFound(f"no input at {missing}", why, MEND_LINK if is_link else self._similar(file.path)) from None
                 self._check_above(file.path)
         return files
+
+    def _from_pipe(self, file: FileStatus, is_named: bool) -> SourceFile:
+        """The content of a pipe that the user named, such as <(...) of a shell; one in a directory may have no writer, ever."""
+        if not is_named:
+            raise UsageError(f"{file.path} is a pipe, not a file", "who writes to it is unknown", f"name it: {file.path}")
+        format = self._format or _format_by_name(file.name)
+        if format is None:
+            raise UsageError(f"cannot determine the format of {file.path}", "a pipe has no extension", "name it with --format")
+        with open(file.path, "rb") as source:
+            return _spooled(source, file.path, format)
 
     def _similar(self, path: str) -> str:
         """The question whether a file beside `path` was meant; empty if none has a similar name."""
@@ -242,22 +257,34 @@ def _source_file(storage: Storage, entry: FileStatus, given_format: str | None) 
     return SourceFile(storage, entry.path, entry.path, format, size, entry.modified_millis)
 
 
-_stdin_copies: list[ScratchDirectory] = []
-"""Keeps the copies of standard input until the process ends."""
+_copies: list[ScratchDirectory] = []
+"""Keeps the copies of standard input and of pipes until the process ends."""
+
+
+def _is_pipe(storage: Storage, path: str) -> bool:
+    if not isinstance(storage, LocalStorage):
+        return False
+    with contextlib.suppress(OSError):
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    return False
 
 
 def _spooled_stdin(format: str | None) -> SourceFile:
-    """Copy standard input to a temporary file, because it is read twice; the file is removed when the process ends."""
     if format is None:
         raise UsageError(
             "standard input needs --format", "it has no file name to derive the format from", "add --format csv, or another"
         )
+    return _spooled(sys.stdin.buffer, "<stdin>", format)
+
+
+def _spooled(source: BinaryIO, label: str, format: str) -> SourceFile:
+    """Copy what can be read once to a temporary file, because it is read twice; the file is removed when the process ends."""
     directory = ScratchDirectory("stdin")
-    _stdin_copies.append(directory)
+    _copies.append(directory)
     copy = directory.path / f"input.{format}"
     with open(copy, "wb") as sink:
-        shutil.copyfileobj(sys.stdin.buffer, sink)
-    return SourceFile(LocalStorage(), str(copy), "<stdin>", format, copy.stat().st_size)
+        shutil.copyfileobj(source, sink)
+    return SourceFile(LocalStorage(), str(copy), label, format, copy.stat().st_size)
 
 
 def _stem(name: str) -> str:

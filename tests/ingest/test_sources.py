@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +85,21 @@ def test_standard_input_is_spooled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(IncomingRows(one_column("STRING")).read(split, Tally())).num_rows == 1
     with pytest.raises(UsageError, match="format"):
         plan_sources(["-"], None)
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """One that a directory holds may have no writer; a file that is named beside it is read as it is."""
+    os.mkfifo(tmp_path / "rows.json")
+    sent = subprocess.Popen(["sh", "-c", f"""echo '{{"k": 1, "v": "x"}}' > {tmp_path}/rows.json"""])
+    (split,) = plan_sources([str(tmp_path / "rows.json")], None)
+    assert sent.wait(60) == 0 and split.name == str(tmp_path / "rows.json")
+    assert next(IncomingRows(one_column("STRING")).read(split, Tally())).num_rows == 1
+    for source in (tmp_path, tmp_path / "*.json"):
+        with pytest.raises(UsageError, match=r"rows\.json is a pipe"):
+            plan_sources([str(source)], None)
+    os.mkfifo(tmp_path / "63")
+    with pytest.raises(UsageError, match="cannot determine the format"):
+        plan_sources([str(tmp_path / "63")], None)
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "orc"])

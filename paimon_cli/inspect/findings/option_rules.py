@@ -109,13 +109,15 @@ def options_are_known(table: ExaminedTable) -> Iterator[Finding]:
 
 @rule(Topic.OPTIONS, "PD018")
 def retention_is_consistent(table: ExaminedTable) -> Iterator[Finding]:
-    """Limits of the retention that contradict each other, or are shorter than a read takes."""
-    options = table.context.options
+    """Limits of the retention that contradict each other, or are shorter than a read takes. What a call or a policy gives instead
+    is no fault of the table.
+    """
+    options, given = table.context.options, table.context.given
     least, most = options.snapshot_num_retained_min, options.snapshot_num_retained_max
     if least > most:
         message = f"snapshot.num-retained.min={least} is above snapshot.num-retained.max={most}"
         yield _conflict(table, "options", message, ("snapshot.num-retained.max", str(least)))
-    if options.snapshot_time_retained < SHORT_RETENTION_MILLIS:
+    if options.snapshot_time_retained < SHORT_RETENTION_MILLIS and "snapshot.time-retained" not in given:
         message = f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s; reads that take longer may fail"
         yield _conflict(table, "options", message, ("snapshot.time-retained", "1 h"), threshold="10 min")
 

@@ -32,7 +32,15 @@ from paimon_cli.inspect.findings.finding import (
 from paimon_cli.inspect.findings.runner import RULES, findings_of
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
-from tests.inspect.findings.odd_tables import BUILDERS, WRITE_ONLY, a_damaged_older_snapshot, keyed, seven_runs_over_five, tiny
+from tests.inspect.findings.odd_tables import (
+    BUILDERS,
+    WRITE_ONLY,
+    a_damaged_older_snapshot,
+    keyed,
+    seven_runs_over_five,
+    tiny,
+    with_options,
+)
 from tests.tables import compact, write
 
 ALL = (METADATA, LISTING, REPLAY, TOPOLOGY)
@@ -267,3 +275,12 @@ def test_a_value_that_only_the_user_knows_is_no_line_to_paste(run: Run, tmp_path
     assert (
         "set merge-engine=...` with one of: deduplicate, " in shown and "=VALUE" not in shown and "paimon-cli alter" not in shown
     )
+
+
+def test_a_short_retention_of_a_call_is_no_fault_of_the_table(tmp_path: Path) -> None:
+    """So a service counts what `health` shows, whatever the user's policy says about retention."""
+    context = keyed(tmp_path / "t", 1)
+    short = {"snapshot.time-retained": "1 s"}
+    assert [each.code for each in findings_of(ExaminedTable(context.with_options(short), "T"))] == []
+    own = with_options(context, **short)
+    assert [each.code for each in findings_of(ExaminedTable(own, "T"))] == ["PD018"]
