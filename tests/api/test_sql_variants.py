@@ -104,7 +104,14 @@ def test_documents_of_python(tmp_path: Path) -> None:
     documents = [{"n": [1, None, {"ü": True}]}, [1], 7, False, '{"n": 1}', None]
     table.write([{"k": k, "v": document} for k, document in enumerate(documents)])
     table.update(where="k = 1", values={"v": {"value": 2}})
-    found = catalog.sql("SELECT v FROM d.t ORDER BY k").to_arrow().column(0).to_pylist()
-    assert [None if text is None else json.loads(text) for text in found] == [documents[0], {"value": 2}, 7, False, {"n": 1}, None]
+    texts = catalog.sql("SELECT v FROM d.t ORDER BY k").to_arrow().column(0).to_pylist()
+    assert [None if text is None else json.loads(text) for text in texts] == [
+        documents[0],
+        {"value": 2},
+        7,
+        False,
+        {"n": 1},
+        None,
+    ]
     with pytest.raises(PaimonError, match="v"):
         table.write([{"k": 9, "v": {"n": float("nan")}}])
