@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -17,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadGroupScheduling
 
-from paimon_cli.jobs.process import usable_memory
 from tests.pieces import RUN_TWICE, injected
 
 if TYPE_CHECKING:
@@ -49,19 +47,6 @@ os.environ["TEST_UNSYNCED"] = "1"
 os.fsync = os.fstat  # type: ignore[assignment]
 
 
-def _in_memory() -> str | None:
-    """A directory in memory where Linux has one with space, in which programs may be started.
-
-    There a file that replaces another one waits for no disk, and the tests cost a fifth less CPU.
-    """
-    memory = "/dev/shm"
-    if not os.access(memory, os.W_OK | os.X_OK):
-        return None
-    facts = os.statvfs(memory)
-    free = min(facts.f_bavail * facts.f_frsize, usable_memory())
-    return memory if free >= 6 << 30 and not facts.f_flag & os.ST_NOEXEC else None
-
-
 # A busy machine is no reason to fail. Which examples are tried is the same each time; at night others are searched for.
 settings.register_profile("night", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("tests", settings.get_profile("night"), derandomize=True)
@@ -83,13 +68,6 @@ def pytest_configure() -> None:
             noted(unraisable)
 
     sys.unraisablehook = note
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Workers inherit the place. Tables of the night are too large for it."""
-    if "TMPDIR" not in os.environ and not _at_night(session.config) and (directory := _in_memory()) is not None:
-        os.environ["TMPDIR"], tempfile.tempdir = directory, None
 
 
 def _at_night(config: pytest.Config) -> bool:

@@ -27,7 +27,7 @@ MANIFEST_CODECS = ("zstd", "zstandard", "snappy", "deflate", "bzip2", "xz", "nul
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 """Options that Paimon documents as numbers, but passes to Parquet's writer, which expects true or false."""
 _CODECS_OF_JAVA = {
-    "parquet": {"null": "none"},
+    "parquet": {"null": "none", "brotli": "zstd"},
     "orc": {"null": "none", "uncompressed": "none", "gzip": "zlib", "deflate": "zlib"},
     "avro": {"none": "null", "uncompressed": "null", "gzip": "deflate", "zlib": "deflate"},
 }

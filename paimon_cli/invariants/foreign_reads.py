@@ -31,6 +31,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.column_options import STORAGE_LAYOUT
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.capabilities import open_sized
+from paimon_cli.storage.threads import in_parallel
 
 
 class Obstacle:
@@ -122,11 +123,13 @@ def foreign_read_report(context: TableContext, snapshot: Snapshot | None, argume
 
 def _examine(report: ForeignReadReport, context: TableContext, snapshot: Snapshot, argument: str | None) -> None:
     found: dict[str, ForeignFinding] = {}
-    for bucket in bucket_files(context, snapshot).values():
+    buckets = [*bucket_files(context, snapshot).values()]
+    problems = in_parallel(lambda bucket: [*_problems(context, bucket)], buckets, context.read_threads)
+    for bucket, found_in_bucket in zip(buckets, problems, strict=True):
         for file in bucket.files:
             report.files += 1
             report.rows += file.row_count
-        for code, file, rows in _problems(context, bucket):
+        for code, file, rows in found_in_bucket:
             path = context.data_file_path(*bucket.bucket_id, file)
             mends = f"paimon-cli compact {argument or context.layout.argument} --strategy full"
             new = ForeignFinding(code, _MEANINGS[code], 0, 0, path, mends if code in MENDED_BY_COMPACTION else None)
@@ -188,7 +191,7 @@ def _stored_otherwise(context: TableContext, bucket: BucketFiles, file: DataFile
     schema: TableSchema = context.schemas.named(file.schema_id)
     maps = [one.name for one in schema.fields if isinstance(one.type, MapType)]
     allowed = [name for name in maps if schema.options.get(f"fields.{name}.{STORAGE_LAYOUT}", "").lower() == SHREDDED.decode()]
-    adopted = () if schema.primary_keys else schema.partition_keys
+    adopted = () if schema.primary_keys or context.mode.combines_columns else schema.partition_keys
     if not (allowed or adopted) or file_format(file.file_name) != "parquet":
         return
     path = context.data_file_path(*bucket.bucket_id, file)

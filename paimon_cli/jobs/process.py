@@ -35,7 +35,7 @@ def share_arenas() -> None:
     By default nearly every thread has one of its own, and what it has freed is of no use to the others: the memory of a process
     that compacts one table after the other grew by half of what a table takes. Other C libraries have none.
     """
-    if "MALLOC_ARENA_MAX" in os.environ:
+    if "MALLOC_ARENA_MAX" in os.environ or "glibc.malloc.arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
         return
     import ctypes
 

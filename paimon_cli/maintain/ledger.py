@@ -204,9 +204,10 @@ class Ledger:
 
     def tidy(self, service: str, on_damage: Callable[[DamagedFile], object]) -> None:
         """Pack the rounds of past days, and delete what is older than `KEPT_MILLIS`, or was cut off a day ago."""
+        self._refuse_links()
         now = self.clock.now_millis()
         for status in self.storage.list_directory(self.directory):
-            if status.is_temporary() and status.modified_millis + DAY_MILLIS < now:
+            if not status.is_directory and status.is_temporary() and status.modified_millis + DAY_MILLIS < now:
                 self.storage.delete(status.path)
         today = now - now % DAY_MILLIS
         files = self._files(on_damage)
@@ -248,8 +249,8 @@ class Ledger:
         found: list[LedgerFile] = []
         for status in self.storage.list_directory(self.directory):
             file = LedgerFile.of(status)
-            if file is None and status.is_temporary():
-                continue
+            if file is None and status.name.startswith("."):
+                continue  # of the file system, or an object that is being written
             if file is None:
                 on_damage(_damage(status.path, "no service names an object like that"))
             else:

@@ -183,7 +183,6 @@ def test_help_into_a_closed_pipe_is_not_a_failure() -> None:
         ("<&- 2>&-", 0, "id\nty\\n\u2603\n1 row\n", ""),
     ],
 )
-@pytest.mark.in_part(2)
 def test_streams_that_are_full_closed_or_of_another_encoding(
     tmp_path: Path, redirected: str, code: int, out: str, err: str
 ) -> None:

@@ -156,3 +156,4 @@ def test_jobs_say_nothing_and_leave_nothing_behind(spark_engine: SparkEngine, ca
     assert frame.mapInArrow(lambda batches: batches, "id long").count() == 4
     assert capfd.readouterr() == ("", "")
     assert set(os.listdir()) - before <= {".hypothesis"}, "examples of other tests"
+    assert {"spark-warehouse", "metastore_db", "derby.log", "artifacts"}.isdisjoint(os.listdir())

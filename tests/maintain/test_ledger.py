@@ -244,8 +244,21 @@ def test_what_was_cut_off_goes_after_a_day(ledger: Ledger) -> None:
     millis = cut_off.stat().st_mtime_ns // 1_000_000
     replace(ledger, clock=HandClock(millis + 86_000_000)).tidy(ONE, unexpected)
     assert cut_off.exists()
+    (Path(ledger.directory) / ".a.tmp").mkdir()
     replace(ledger, clock=HandClock(millis + 86_500_000)).tidy(ONE, unexpected)
     assert not cut_off.exists()
+
+
+def test_a_ledger_that_is_a_link_is_not_tidied(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / ".precious.tmp").write_text("of somebody else")
+    (tmp_path / "wh/.paimon-cli").mkdir(parents=True)
+    (tmp_path / "wh/.paimon-cli/ledger").symlink_to(outside)
+    ledger = Ledger(LocalStorage(), str(tmp_path / "wh"), HandClock(NOW * 2))
+    with pytest.raises(DamagedFile):
+        ledger.tidy(ONE, unexpected)
+    assert (outside / ".precious.tmp").exists()
 
 
 def test_a_ledger_that_is_a_link_is_refused(tmp_path: Path) -> None:

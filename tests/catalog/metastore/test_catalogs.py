@@ -166,7 +166,6 @@ def test_entries_with_missing_files_can_be_dropped(call: Call, tmp_path: Path) -
     assert call("drop", "shop.one", "-y", code=3).err
 
 
-@pytest.mark.in_part(2)
 def test_a_table_that_lost_only_its_schemas_keeps_its_entry(call: Call, tmp_path: Path) -> None:
     call("create", "shop.orders", *COLUMNS)
     write(call, "shop.orders", {"id": 1, "v": "a"})

@@ -60,7 +60,6 @@ def refused(agent: Agent, token: str) -> ToldError:
 
 
 @pytest.mark.parametrize(("tool", "arguments"), PLANS, ids=str)
-@pytest.mark.in_part(2)
 def test_a_change_takes_two_steps(agent: Agent, tool: str, arguments: dict[str, Any]) -> None:
     before = agent.files()
     plan = agent.call(tool, table="shop.orders", **arguments)
