@@ -38,7 +38,7 @@ CUTS_NOTHING = {
         "bucket/hash_index": "NOWHERE",
         "bucket/key_blocks": "_NO_LIMIT",
         "bucket/nanosecond_range": "LARGEST",
-        "datatypes/cast_from_text": "_MAX_INT",
+        "datatypes/cast_from_text": "_MAX_INT _MAX_DIGITS",
         "commit/deduplication": "BATCH_IDENTIFIER",
         "datatypes/arrow_types": "_LARGEST_CELL _LARGEST_NUMBER",
         "ingest/changes/event_values": "_MAX_SCALE",

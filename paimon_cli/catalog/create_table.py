@@ -100,7 +100,7 @@ def _writing_limits(schema: TableSchema) -> list[str]:
     """Why paimon-cli could not write a table with this schema, as texts; other engines may."""
     mode = TableMode.of(schema, schema.typed_options)
     engine = engine_limit(schema) if mode.has_keys else None
-    return [*mode.limits(Operation.WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
+    return [*dict.fromkeys([*mode.limits(Operation.WRITE), *([engine] if engine else []), *_limits_of_files(schema)])]
 
 
 def _limits_of_files(schema: TableSchema) -> list[str]:

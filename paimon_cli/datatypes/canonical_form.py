@@ -65,7 +65,7 @@ def canonical_json(value: Any, t: DataType) -> Any:
         return None
     if t.root in FLOATING_ROOTS:
         return _float_json(value)
-    if isinstance(t, (VariantType, JsonText)):
+    if isinstance(t, VariantType):
         return variant_value(value)
     if isinstance(t, DecimalType):
         return format(value, "f")
@@ -98,8 +98,6 @@ def canonical_rows(batch: pa.RecordBatch | pa.Table, fields: Sequence[DataField]
 
 def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any]:
     """All values of a column in canonical form, as JSON-able data."""
-    if isinstance(t, JsonText):
-        return [None if text is None else variant_value(text) for text in array.to_pylist()]
     if t.root in INTEGER_ROOTS or isinstance(t, StringType) or t.root == "BOOLEAN":
         return list(array.to_pylist())
     if t.root in FLOATING_ROOTS:

@@ -181,6 +181,7 @@ _FLOAT = re.compile(
     r"|(?P<plain>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?)",
     re.ASCII,
 )
+_MAX_DIGITS = 19
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _JAVA_TRIMMED = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
@@ -211,7 +212,10 @@ def _are_whole(texts: pa.Array) -> pa.Array:
 
 
 def _in_range(text: str, target: DataType) -> int:
-    number = int(text.partition(".")[0].rstrip("+-") or "0")
+    whole = text.partition(".")[0].rstrip("+-") or "0"
+    if len(whole.lstrip("+-0")) > _MAX_DIGITS:  # Python's `int` has a limit of its own
+        raise impossible(text, type_to_sql(target))
+    number = int(whole[: len(whole) - len(whole.lstrip("+-"))] + (whole.lstrip("+-0") or "0"))
     limit = 1 << (arrow_type(target).bit_width - 1)
     if not -limit <= number < limit:
         raise impossible(text, type_to_sql(target))

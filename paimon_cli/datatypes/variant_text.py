@@ -43,9 +43,9 @@ def variant_text(value: tuple[bytes, bytes]) -> str:
     return str(variant_texts(column)[0].as_py())
 
 
-def variant_value(value: tuple[bytes, bytes] | str) -> Any:
-    """The JSON of one VARIANT, or of a text of DuckDB's, as `parsed` makes it."""
-    return parsed(shown_json(value) if isinstance(value, str) else variant_text(value))
+def variant_value(value: tuple[bytes, bytes]) -> Any:
+    """The JSON of one VARIANT, as `parsed` makes it."""
+    return parsed(variant_text(value))
 
 
 def parsed(text: str) -> Any:

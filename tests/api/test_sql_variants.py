@@ -115,3 +115,19 @@ def test_documents_of_python(tmp_path: Path) -> None:
     ]
     with pytest.raises(PaimonError, match="v"):
         table.write([{"k": 9, "v": {"n": float("nan")}}])
+
+
+@pytest.mark.parametrize("value", ["{'size': 1, 'j': 2}", "[{'size': 1}]", "MAP {'a': {'size': 1}}", "array_value(1, 2)"])
+def test_fields_that_are_called_size(catalog: Catalog, value: str) -> None:
+    """As DuckDB calls the length of an ARRAY among its parts."""
+    (found,) = catalog.sql(f"SELECT {value} AS x").to_arrow().column(0).to_pylist()
+    assert "1" in str(found)
+
+
+def test_numbers_of_more_digits_than_python_reads(catalog: Catalog) -> None:
+    catalog.table("d.t").write([{"k": 9, "v": {"n": "9" * 5000, "m": "0" * 5000 + "7"}}])
+    for name, found in (("n", None), ("m", 7)):
+        query = f"SELECT try_variant_get(v, '$.{name}', 'INT') FROM d.t WHERE k = 9"
+        assert catalog.sql(query).to_arrow().column(0).to_pylist() == [found]
+        where = f"try_variant_get(v, '$.{name}', 'INT') = 7"
+        assert catalog.table("d.t").scan(where=where).to_arrow().num_rows == (found is not None)

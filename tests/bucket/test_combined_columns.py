@@ -112,6 +112,7 @@ def test_maintenance_does_what_it_can(evolved: TableContext) -> None:
     assert planned.snapshots_expired == done.snapshots_expired == 3
     assert planned.error is None and done.error is None
     assert "data-evolution.enabled" in planned.uncompacted and done.uncompacted == planned.uncompacted
+    assert "/" not in done.uncompacted, "the reason, without the table that it is said of"
     assert read(TableContext.open(evolved.url)) == ROWS
     with pytest.raises(NotSupported):
         table.compact()

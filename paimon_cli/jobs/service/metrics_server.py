@@ -9,14 +9,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from paimon_cli.errors import UsageError
-from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
-
-if TYPE_CHECKING:
-    pass
 from paimon_cli.jobs.service.service_metrics import ServiceMetrics
+from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 
 LOOPBACK = "127.0.0.1"
 """The host of an address without one: the metrics name tables, and anybody who reaches the port can read them."""

@@ -226,15 +226,16 @@ def look(
         if not request.partition and not request.bucket:
             examined = ExaminedTable.as_planned(context, table, snapshot, buckets)
 
-    problem, uncompacted = None, ""
+    problem: NotSupported | None = None
+    uncompacted = ""
     try:
         plan = plan_compaction(context, request, states=states, on_files=keep)
     except NotSupported as error:
         if not upkeep.expiries and not cleans_orphans:
             raise
         plan = CompactionPlan(context.snapshots.latest_id())
-        is_of_kind = why_not_compactable(context) is not None
-        problem, uncompacted = (None, str(error)) if upkeep.whole and is_of_kind else (error, "")
+        uncompacted = why_not_compactable(context) or "" if upkeep.whole else ""
+        problem = None if uncompacted else error
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket):
             states[decision.bucket_id] = decision.state
