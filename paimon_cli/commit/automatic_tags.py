@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.errors import BadOption, NotFound, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
@@ -175,16 +175,21 @@ def checked_rules(options: TableOptions, of_table: str = "") -> tuple[int, str] 
     else:
         form = _HOUR_FORMATS[TagPeriodFormat.WITH_DASHES]
     if not 0 <= options.tag_creation_delay < period:
-        raise UsageError(
-            f"tag.creation-delay{of_table} is not shorter than the period of its tags",
-            f"the delay is {options.tag_creation_delay} ms, the period {period} ms",
-            "set a shorter tag.creation-delay, or a longer tag.creation-period",
-        )
+        what = f"tag.creation-delay{of_table} is not shorter than the period of its tags"
+        why = f"the delay is {options.tag_creation_delay} ms, the period {period} ms"
+        raise _bad_option(options, what, why, "set a shorter one, or a longer tag.creation-period", "tag.creation-delay")
     name = options.tag_batch_customized_name
     if name is not None and not (is_plain_name(name) and name.strip()):
-        raise UsageError(f"tag.batch.customized-name{of_table} cannot be the name of a tag", f"'{name}' is no file name")
+        what = f"tag.batch.customized-name{of_table} cannot be the name of a tag"
+        raise _bad_option(options, what, f"'{name}' is no file name", "choose another one", "tag.batch.customized-name")
     _wall_clock(options, 0, of_table)
     return period, form
+
+
+def _bad_option(options: TableOptions, what: str, why: str, hint: str, key: str) -> BadOption:
+    error = BadOption(what, why, hint, key=key, value=options.raw.get(key, ""))
+    options.explain(error)
+    return error
 
 
 def _wall_clock(options: TableOptions, millis: int, of_table: str) -> int:
@@ -196,9 +201,8 @@ def _wall_clock(options: TableOptions, millis: int, of_table: str) -> int:
         offset = (_EPOCH + timedelta(milliseconds=millis)).astimezone(_java_zone(zone)).utcoffset()
     except (KeyError, ValueError, OSError) as error:
         key = "sink.watermark-time-zone" if by_watermark else "sink.process-time-zone"
-        raise UsageError(
-            f"{key}{of_table} is no time zone", f"'{zone}' is unknown here", "such as Europe/Berlin or +05:30"
-        ) from error
+        what, hint = f"{key}{of_table} is no time zone", "such as Europe/Berlin or +05:30"
+        raise _bad_option(options, what, f"'{zone}' is unknown here", hint, key) from error
     return millis + round((offset or timedelta()).total_seconds() * 1000)
 
 

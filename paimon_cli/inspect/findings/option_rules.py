@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TypeGuard
 
 from paimon_cli.bucket.file_encoders import CODECS
 from paimon_cli.catalog.option_values import NEARLY, check_listed_value, codecs_unknown_to_java, formats_and_codecs
+from paimon_cli.commit.automatic_tags import checked_rules
 from paimon_cli.errors import BadOption, PaimonError
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import ERROR, WARNING, Finding, Topic, rule, well
@@ -80,6 +82,17 @@ def java_can_write(table: ExaminedTable) -> Iterator[Finding]:
     """Names of codecs that stop the writers of other engines."""
     for key, (message, value) in codecs_unknown_to_java(table.context.options).items():
         yield _conflict(table, f"option {key}", message, (key, value))
+
+
+@rule(Topic.OPTIONS, "PD018")
+def tags_can_be_created(table: ExaminedTable) -> Iterator[Finding]:
+    """Rules of automatic tags with which no commit is made. Values that cannot be read are told above."""
+    with suppress(BadOption):
+        table.context.options.check()
+        try:
+            checked_rules(table.context.options)
+        except BadOption as error:
+            yield unreadable_option(table.argument, error)
 
 
 def is_of_option(error: PaimonError) -> TypeGuard[BadOption]:

@@ -303,6 +303,11 @@ def an_append_trigger_that_is_no_number(folder: Path) -> TableContext:
 
 
 @odd
+def a_delay_of_tags_that_is_their_period(folder: Path) -> TableContext:
+    return with_options(keyed(folder, 1), **{"tag.automatic-creation": "process-time", "tag.creation-delay": "1 d"})
+
+
+@odd
 def an_unknown_option(folder: Path) -> TableContext:
     return with_options(keyed(folder, 1), **{"snapshot.num-retianed.max": "3"})
 
