@@ -25,6 +25,7 @@ from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.key_images import ChangeKey
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
+from paimon_cli.ingest.changes.whole_numbers import MAX_NAME_CHARACTERS
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
 from tests.ingest.changes.test_event_cuts import USUAL_OF_CANAL
@@ -248,6 +249,20 @@ def test_whole_numbers_beside_fractions_keep_their_digits(separators: tuple[str,
         *_, found = decoded("debezium", *texts, decoder=decoder).events
     (row,) = (row for found_kind, row in rows(found, needs_before=True) if found_kind == kind)
     assert str(row["vw"[place]]) == "9007199254740993"
+
+
+@pytest.mark.parametrize("separators", SEPARATORS)
+@pytest.mark.parametrize("limit", [MAX_NAME_CHARACTERS, 1 << 30])
+@pytest.mark.parametrize("names", [["x" * 3_000_000], ["x" * 99_999], [f"{n}{'x' * 1000}" for n in range(3_000)]])
+def test_numbers_of_columns_with_long_names(
+    names: list[str], limit: int, separators: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RE2 refuses a pattern of some million characters, and Python reads such events."""
+    monkeypatch.setattr("paimon_cli.ingest.changes.whole_numbers.MAX_NAME_CHARACTERS", limit)
+    events = [debezium("t", "c", None, {"id": n, **dict.fromkeys(names, value)}) for n, value in ((1, 1.5), (2, 2))]
+    events.append(debezium("u", "c", None, {"id": 3}))
+    found = decoded("debezium", *[json.dumps(event, separators=separators) for event in events]).events
+    assert [row[names[0]] for _, row in rows(found[0])] == ["1.5", "2"] and rows(found[1]) == [("+I", {"id": 3})]
 
 
 def test_an_unchanged_large_value_comes_from_the_row_before() -> None:
