@@ -9,6 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -355,6 +356,23 @@ def test_an_event_with_its_schema_is_set_apart_whole(separators: tuple[str, str]
     letter = json.dumps({"dead_letter": {}, "event": texts[2]}, separators=(",", ":"))
     (again,) = decoded("debezium", letter).events
     assert type_to_sql(again.form("day").type) == "DATE" and again.read.lines.bad(0, "").text.decode() == texts[2]
+
+
+def test_of_each_bad_event_only_its_own_place_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them for each would take minutes for a block of bad events."""
+    event = with_schema(debezium("t", "c", None, {"id": 1, "day": 1}))
+    event["payload"]["op"] = "x"
+    search, searched = np.searchsorted, list[int]()
+
+    def counted(a: Any, v: Any, *rest: Any, **named: Any) -> Any:
+        searched.append(np.size(v))
+        return search(a, v, *rest, **named)
+
+    monkeypatch.setattr(np, "searchsorted", counted)
+    found = decoded("debezium", *[event] * 2_000)
+    bad = [*found.bad, *(one for events in found.events for one in events.bad)]
+    assert [one.text.decode() for one in bad] == [json.dumps(event)] * 2_000
+    assert sum(searched) < 20_000
 
 
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
