@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.data_type import DataType, DecimalType
+from paimon_cli.datatypes.data_type import STRING, DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
@@ -250,6 +251,24 @@ def test_whole_numbers_beside_fractions_keep_their_digits(separators: tuple[str,
         *_, found = decoded("debezium", *texts, decoder=decoder).events
     (row,) = (row for found_kind, row in rows(found, needs_before=True) if found_kind == kind)
     assert str(row["vw"[place]]) == "9007199254740993"
+
+
+@pytest.mark.parametrize("separators", SEPARATORS)
+@pytest.mark.parametrize("name", [r"gr\u00f6\u00dfe", r"odd\u0022name", r"\u006e", r"a\/b", r"\\\u005c", r"\t", r"odd\"name"])
+def test_keys_with_escapes_are_those_that_they_stand_for(name: str, separators: tuple[str, str]) -> None:
+    """Numbers are as they are written, whatever stands beside them in a block."""
+    events = [json.dumps(debezium("t", "c", None, {"id": n, "v": v}), separators=separators) for n, v in ((1, 2), (2, 1.5))]
+    together, *alone = ([one.replace('"v"', f'"{name}"') for one in some] for some in (events, events[:1], events[1:]))
+    wanted = [row for some in alone for row in rows_as_text(some)]
+    assert rows_as_text(together) == wanted and [row[json.loads(f'"{name}"')] for _, row in wanted] == ["2", "1.5"]
+
+
+def rows_as_text(texts: Sequence[str]) -> list[tuple[str, Row]]:
+    """The rows of events without declared types, all of their cells as a column of text takes them."""
+    (found,) = decoded("debezium", *texts).events
+    changes = rows_of(found, KEY, needs_before=False, bad=[])
+    cells = {name: as_column(column, found.form(name), STRING)[0].to_pylist() for name, column in changes.cells.items()}
+    return [(KIND_TEXTS[kind], {name: column[n] for name, column in cells.items()}) for n, kind in enumerate(changes.kinds)]
 
 
 @pytest.mark.parametrize("separators", SEPARATORS)
