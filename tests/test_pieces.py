@@ -140,6 +140,7 @@ CUTS_NOTHING = {
         "ingest/changes/event_lines": "MAX_EVENT_BYTES",
         "ingest/changes/json_shapes": "MAX_KEYS",
         "ingest/changes/kafka_client": "_LEAST_FETCH",
+        "ingest/changes/whole_numbers": "MAX_NAME_CHARACTERS",
         "requests/ingesting": "MAX_SETTINGS_BYTES",
         "ingest/changes/read_marks": "MAX_SOURCES _DIGEST_CHARACTERS",
         "ingest/faults": "MAX_VALUE_LENGTH",

@@ -108,14 +108,16 @@ class DecodingTask:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes only the values that an array has: Arrow's own way writes all those that a slice shares with others."""
+    """Writes only the values that an array has: Arrow's own way writes all those that a slice shares with others. It compresses
+    them, as events may come with their schemas, of which most are the same text.
+    """
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, pa.Array):
             return NotImplemented
         sink = pa.BufferOutputStream()
         batch = pa.record_batch([value], names=[""])
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
+        with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_batch(batch)
         return _array_of, (sink.getvalue().to_pybytes(),)
 

@@ -14,7 +14,7 @@ from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
 from paimon_cli.ingest.changes.event_lines import lines_of
 from paimon_cli.spark import event_tasks
-from tests.event_streams import debezium
+from tests.event_streams import debezium, with_schema
 
 
 def test_events_of_a_table_are_sent_without_those_of_others() -> None:
@@ -26,6 +26,20 @@ def test_events_of_a_table_are_sent_without_those_of_others() -> None:
     assert [one.read.after.columns["id"].to_pylist() for one in map(pickle.loads, texts)] == [
         one.read.after.columns["id"].to_pylist() for one in found
     ]
+
+
+def test_the_schemas_of_events_hardly_add_to_what_is_sent() -> None:
+    """Events with their schemas keep them, for those that turn out to be bad."""
+    events = [debezium("t", "c", None, {"id": n, "day": n}) for n in range(2_000)]
+    texts = [json.dumps(with_schema(one), separators=(",", ":")) for one in events]
+    (plain,), (wrapped,) = (
+        EventDecoder(EVENT_FORMATS["debezium"]).decode(lines_of("\n".join(some).encode(), "s", 0)).events
+        for some in (map(json.dumps, events), texts)
+    )
+    sent = event_tasks._pickled(wrapped)
+    assert len(sent) < 0.1 * sum(map(len, texts)) and len(sent) < 2 * len(event_tasks._pickled(plain))
+    lines = pickle.loads(sent).read.lines
+    assert [lines.bad(index, "").text.decode() for index in range(len(lines))] == texts
 
 
 def test_events_of_a_shard_that_are_all_bad_spare_those_of_another(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class EventLines:
         return len(self.positions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        whole = None if self.whole is None else self.whole.take(self._places_in(self.whole))
+        whole = None if self.whole is None else self.whole.take(np.searchsorted(self.whole.positions, self.positions))
         return EventLines, (self.source, self.texts, self.positions, self.end, self.unit, self.keys, None, whole)
 
     @property
@@ -103,7 +103,8 @@ class EventLines:
         return replace(self, stored=self.stored.slice(begin, count), positions=positions, keys=keys)
 
     def followed_by(self, other: EventLines) -> EventLines:
-        """These events and the next ones of the same source."""
+        """These events and the next ones of the same source, neither of which are payloads."""
+        assert self.whole is None and other.whole is None
         keys = None if self.keys is None or other.keys is None else pa.concat_arrays([self.keys, other.keys])
         texts, positions = pa.concat_arrays([self.texts, other.texts]), np.concatenate([self.positions, other.positions])
         return replace(self, stored=texts, positions=positions, keys=keys, end=other.end, at=None)
@@ -128,11 +129,9 @@ class EventLines:
 
     def bad(self, index: int, reason: str, table: str = "") -> BadEvent:
         """An event that cannot be applied, with all of its text."""
-        text = self.text(index) if self.whole is None else self.whole.text(int(self._places_in(self.whole)[index]))
+        whole = self.whole
+        text = self.text(index) if whole is None else whole.text(int(np.searchsorted(whole.positions, self.positions[index])))
         return BadEvent(self.source, int(self.positions[index]), table, reason, text, self.unit)
-
-    def _places_in(self, whole: EventLines) -> Places:
-        return np.searchsorted(whole.positions, self.positions)
 
     def parsed(self, schema: pa.Schema, unexpected: str) -> pa.Table | None:
         """The events in the columns of a schema; see `parsed_objects`."""

@@ -194,6 +194,14 @@ def _booleans(cells: pa.Array, form: ValueForm) -> pa.Array:
     return pc.equal(pc.bit_wise_and(places, 1), 1)
 
 
+def _numbers_of_booleans(cells: pa.Array, form: ValueForm) -> pa.Array:
+    """Whole numbers, as which `true` and `false` are 1 and 0."""
+    if not pa.types.is_string(cells.type):
+        return cells
+    places = pc.index_in(pc.utf8_lower(cells), pa.array(["false", "true"]))
+    return _integers(pc.coalesce(places.cast(pa.string()), cells))
+
+
 def _decimals(cells: pa.Array, form: ValueForm) -> pa.Array:
     """Numbers, and texts: a number with a point (`pointed_text`), otherwise the base64 that Kafka Connect writes."""
     if not pa.types.is_string(cells.type):
@@ -275,6 +283,7 @@ def _local_times(cells: pa.Array, form: ValueForm) -> pa.Array:
 _DECODERS: dict[str, Callable[[pa.Array, ValueForm], Any]] = {
     "plain": _plain,
     "boolean": _booleans,
+    "boolean number": _numbers_of_booleans,
     "decimal": _decimals,
     "decimal text": _decimals_as_text,
     "days": _days,
@@ -314,7 +323,7 @@ def _seen_by(form: ValueForm, target: DataType) -> ValueForm:
     and so does that of a `tinyint(1)`, which need not be 0 or 1.
     """
     if form.form == "boolean" and target.root in INTEGER_ROOTS:
-        return ValueForm(BIGINT)
+        return ValueForm(BIGINT, "boolean number")
     meant = _MEANT.get(form.form)
     if meant is None or meant.root == target.root or target.root not in INTEGER_ROOTS | STRING_ROOTS:
         return form

@@ -137,7 +137,7 @@ class ImageReader:
             self._schema = numbers, self.shape, _schema_of_events(self.shape, self.keys, numbers)
         schema = self._schema[2]
         texts = with_quoted_numbers(lines.texts, quoted) if quoted else lines.texts
-        table = None if schema is None else parsed_objects(texts, schema, "error")
+        table = None if schema is None or texts is None else parsed_objects(texts, schema, "error")
         if table is None:
             return None
         columns = {name: one_array(table[name]) for name in table.column_names}

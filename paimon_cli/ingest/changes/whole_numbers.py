@@ -24,6 +24,10 @@ from paimon_cli.ingest.changes.json_shapes import cell_text
 _WHOLE = r"-?[0-9]+[ \t\r\n]*[,}\]]"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _POINTED = r"[.eE]"
+_OTHERWISE_WRITTEN = r"""[{,][ \t\r\n]*"(?:[^"\\]|\\.)*\\[^"\\](?:[^"\\]|\\.)*"[ \t\r\n]*:"""
+"""A key with an escape, for which `_key` may expect another spelling; not with the short ones of a quote and a backslash."""
+MAX_NAME_CHARACTERS = 100_000
+"""Names of columns that are looked for in texts have at most this many characters together: the pattern takes memory."""
 
 
 def rows_in_doubt(images: Iterable[Images], names: Sequence[str], count: int) -> Flags:
@@ -38,9 +42,17 @@ def rows_in_doubt(images: Iterable[Images], names: Sequence[str], count: int) ->
     return found
 
 
-def with_quoted_numbers(texts: pa.Array, names: Sequence[str]) -> pa.Array:
-    """The events, in which these columns have texts for numbers. No string of JSON holds the quote before such a key."""
-    return pc.replace_substring_regex(texts, f"({_key(names)})({_NUMBER})", r'\1"\2"')
+def with_quoted_numbers(texts: pa.Array, names: Sequence[str]) -> pa.Array | None:
+    """The events, in which these columns have texts for numbers. No string of JSON holds the quote before such a key. None if
+    there are too many names to look for, or keys that may be written in another way.
+    """
+    key = _key(names)
+    if key is None or pc.any(pc.match_substring_regex(texts, _OTHERWISE_WRITTEN)).as_py():
+        return None
+    try:
+        return pc.replace_substring_regex(texts, f"({key})({_NUMBER})", r'\1"\2"')
+    except pa.ArrowInvalid:  # the pattern is larger than RE2 takes
+        return None
 
 
 def number_texts(literals: pa.Array) -> pa.Array:
@@ -64,11 +76,21 @@ def events_with_whole_numbers(lines: EventLines, event: Indices, in_doubt: Flags
     events = np.unique(event[in_doubt])
     if not len(events):
         return events
-    has_whole = pc.match_substring_regex(lines.sharing(events).texts, f"{_key(names)}{_WHOLE}")
-    return events[has_whole.to_numpy(zero_copy_only=False)]
+    key = _key(names)
+    if key is None:
+        return events
+    texts = lines.sharing(events).texts
+    try:
+        has_whole = pc.match_substring_regex(texts, f"{key}{_WHOLE}")
+    except pa.ArrowInvalid:  # the pattern is larger than RE2 takes
+        return events
+    is_in_doubt = pc.or_(has_whole, pc.match_substring_regex(texts, _OTHERWISE_WRITTEN))
+    return events[is_in_doubt.to_numpy(zero_copy_only=False)]
 
 
-def _key(names: Sequence[str]) -> str:
-    """A pattern for one of these names as a key, and what stands between it and its value."""
+def _key(names: Sequence[str]) -> str | None:
+    """A pattern for one of these names as a key, and what stands between it and its value; None if they are too long for one."""
+    if sum(map(len, names)) > MAX_NAME_CHARACTERS:
+        return None
     quoted = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in names)
     return rf"[{{,][ \t\r\n]*(?:{quoted})[ \t\r\n]*:[ \t\r\n]*"

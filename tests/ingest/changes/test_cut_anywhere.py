@@ -51,7 +51,8 @@ def written(event: Row, chance: random.Random) -> str:
             return {key: marked(one) for key, one in value.items()}
         return [marked(one) for one in value] if isinstance(value, list) else value
 
-    text = json.dumps(marked(event), separators=(",", ":") if chance.random() < 0.8 else (", ", ": "), ensure_ascii=False)
+    separators = (",", ":") if chance.random() < 0.8 else (", ", ": ")
+    text = json.dumps(marked(event), separators=separators, ensure_ascii=chance.random() < 0.3)
     for number, literal in enumerate(literals):
         text = text.replace(f'"\\u0001{number}\\u0002"', literal)
     return text

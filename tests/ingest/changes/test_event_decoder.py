@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.data_type import DataType, DecimalType
+from paimon_cli.datatypes.data_type import STRING, DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
@@ -25,6 +27,7 @@ from paimon_cli.ingest.changes.event_values import as_column
 from paimon_cli.ingest.changes.key_images import ChangeKey
 from paimon_cli.ingest.changes.table_events import SourceTable, TableEvents, Wanted
 from paimon_cli.ingest.changes.table_reader import MAX_TABLES
+from paimon_cli.ingest.changes.whole_numbers import MAX_NAME_CHARACTERS
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, RowKind
 from tests.event_streams import Row, canal, debezium, flat, maxwell, schema_part, with_schema
 from tests.ingest.changes.test_event_cuts import USUAL_OF_CANAL
@@ -250,6 +253,38 @@ def test_whole_numbers_beside_fractions_keep_their_digits(separators: tuple[str,
     assert str(row["vw"[place]]) == "9007199254740993"
 
 
+@pytest.mark.parametrize("separators", SEPARATORS)
+@pytest.mark.parametrize("name", [r"gr\u00f6\u00dfe", r"odd\u0022name", r"\u006e", r"a\/b", r"\\\u005c", r"\t", r"odd\"name"])
+def test_keys_with_escapes_are_those_that_they_stand_for(name: str, separators: tuple[str, str]) -> None:
+    """Numbers are as they are written, whatever stands beside them in a block."""
+    events = [json.dumps(debezium("t", "c", None, {"id": n, "v": v}), separators=separators) for n, v in ((1, 2), (2, 1.5))]
+    together, *alone = ([one.replace('"v"', f'"{name}"') for one in some] for some in (events, events[:1], events[1:]))
+    wanted = [row for some in alone for row in rows_as_text(some)]
+    assert rows_as_text(together) == wanted and [row[json.loads(f'"{name}"')] for _, row in wanted] == ["2", "1.5"]
+
+
+def rows_as_text(texts: Sequence[str]) -> list[tuple[str, Row]]:
+    """The rows of events without declared types, all of their cells as a column of text takes them."""
+    (found,) = decoded("debezium", *texts).events
+    changes = rows_of(found, KEY, needs_before=False, bad=[])
+    cells = {name: as_column(column, found.form(name), STRING)[0].to_pylist() for name, column in changes.cells.items()}
+    return [(KIND_TEXTS[kind], {name: column[n] for name, column in cells.items()}) for n, kind in enumerate(changes.kinds)]
+
+
+@pytest.mark.parametrize("separators", SEPARATORS)
+@pytest.mark.parametrize("limit", [MAX_NAME_CHARACTERS, 1 << 30])
+@pytest.mark.parametrize("names", [["x" * 3_000_000], ["x" * 99_999], [f"{n}{'x' * 1000}" for n in range(3_000)]])
+def test_numbers_of_columns_with_long_names(
+    names: list[str], limit: int, separators: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RE2 refuses a pattern of some million characters, and Python reads such events."""
+    monkeypatch.setattr("paimon_cli.ingest.changes.whole_numbers.MAX_NAME_CHARACTERS", limit)
+    events = [debezium("t", "c", None, {"id": n, **dict.fromkeys(names, value)}) for n, value in ((1, 1.5), (2, 2))]
+    events.append(debezium("u", "c", None, {"id": 3}))
+    found = decoded("debezium", *[json.dumps(event, separators=separators) for event in events]).events
+    assert [row[names[0]] for _, row in rows(found[0])] == ["1.5", "2"] and rows(found[1]) == [("+I", {"id": 3})]
+
+
 def test_an_unchanged_large_value_comes_from_the_row_before() -> None:
     whole = debezium("t", "u", {"id": 1, "text": "old"}, {"id": 1, "text": UNCHANGED})
     assert rows(decoded("debezium", whole).events[0]) == [("+U", {"id": 1, "text": "old"})]
@@ -340,6 +375,23 @@ def test_an_event_with_its_schema_is_set_apart_whole(separators: tuple[str, str]
     letter = json.dumps({"dead_letter": {}, "event": texts[2]}, separators=(",", ":"))
     (again,) = decoded("debezium", letter).events
     assert type_to_sql(again.form("day").type) == "DATE" and again.read.lines.bad(0, "").text.decode() == texts[2]
+
+
+def test_of_each_bad_event_only_its_own_place_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them for each would take minutes for a block of bad events."""
+    event = with_schema(debezium("t", "c", None, {"id": 1, "day": 1}))
+    event["payload"]["op"] = "x"
+    search, searched = np.searchsorted, list[int]()
+
+    def counted(a: Any, v: Any, *rest: Any, **named: Any) -> Any:
+        searched.append(np.size(v))
+        return search(a, v, *rest, **named)
+
+    monkeypatch.setattr(np, "searchsorted", counted)
+    found = decoded("debezium", *[event] * 2_000)
+    bad = [*found.bad, *(one for events in found.events for one in events.bad)]
+    assert [one.text.decode() for one in bad] == [json.dumps(event)] * 2_000
+    assert sum(searched) < 20_000
 
 
 def test_more_tables_than_a_database_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.data_type import BOOLEAN, TINYINT, DataType
+from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, TINYINT, DataType
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
 from paimon_cli.ingest.changes.debezium_types import form_of
 from paimon_cli.ingest.changes.event_decoder import EventDecoder
@@ -325,3 +325,6 @@ def test_a_tinyint_of_one_digit_is_a_number_where_the_column_is_one(raw: list[An
     assert cells.to_pylist() == [True, None] and [cell.row for cell in bad] == [1]
     cells, bad = as_column(pa.array([True, False]), form, TINYINT)
     assert not bad and cells.to_pylist() == [1, 0]
+    for target in (TINYINT, BIGINT):
+        cells, bad = as_column(pa.array(["true", "FALSE", "2", None, "yes", "0"]), form, target)
+        assert cells.to_pylist() == [1, 0, 2, None, None, 0] and [cell.row for cell in bad] == [4]
