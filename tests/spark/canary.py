@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import BadInput, DamagedFile, NotFound, PaimonError
+from paimon_cli.errors import BadInput, DamagedFile, PaimonError, TableNotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import run_compact
@@ -113,7 +113,7 @@ class Canary:
             url = str(self.folder / f"{number}{text}"[:200])
             with pytest.raises(Exception) as failed:
                 spark.read(self.session, url)
-            assert type(failed.value) is NotFound
+            assert type(failed.value) is TableNotFound
             self.is_shown(partial(self.load_and_collect, url), "NotFound")
 
     def load_and_collect(self, url: str) -> None:

@@ -154,7 +154,9 @@ class PatientSource(PaimonDataSource):
 def test_no_task_goes_on_after_a_failure(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time, one is waited for over Connect, and `test_source_conflicts` has one that ends late."""
     monkeypatch.setitem(session.sparkContext.environment, "TEST_TASK_END", str(TASK_END_SECONDS))
-    session.dataSource.register(PatientSource)
+    for known in (session, SparkSession.getActiveSession()):  # Spark looks for a writer in both
+        assert known is not None
+        known.dataSource.register(PatientSource)
     beating = BeatingRows(tmp_path / "beats")
     table = Table.open(make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, [], bucket=-1).url)
     with pytest.raises(PySparkException, match="the first partition fails"):
