@@ -53,7 +53,7 @@ def _with_json_text(t: DataType, of_duckdb: Any) -> DataType:
         return JsonText(t.root, t.length, nullable=t.nullable) if str(of_duckdb) == "JSON" else t
     if not t.children:
         return t
-    inside = [part for _, part in of_duckdb.children][: len(t.children)]  # an ARRAY of a fixed size has that behind its element
+    inside = [part for _, part in of_duckdb.children][: len(t.children)]  # the size of a fixed ARRAY comes after its element
     parts = [_with_json_text(child, part) for child, part in zip(t.children, inside, strict=True)]
     if isinstance(t, MapType):
         return replace(t, key=parts[0], value=parts[1])

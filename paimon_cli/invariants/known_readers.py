@@ -20,8 +20,8 @@ _OF_2_0 = frozenset({Obstacle.SHREDDED})
 
 @dataclass(frozen=True)
 class KnownReader:
-    """A reader of Paimon tables: the obstacles that it reads `wrongly` or `refuses`, and `unknown` ones. `report`: where that was
-    described.
+    """A reader of Paimon tables: the obstacles that it reads `wrongly` or `refuses`, and those of which this is `unknown`.
+    `report`: where that was described.
     """
 
     name: str
@@ -72,10 +72,10 @@ KNOWN_READERS: dict[str, tuple[KnownReader, ...]] = {
         ),
         KnownReader(
             "DuckDB's read_parquet",
-            "with hive_partitioning = false",
+            "all",
             wrongly=_ALL,
             unknown=frozenset(),
-            advice="it takes the files as they are",
+            advice="it takes the files as they are; of a table with partitions, read them with hive_partitioning = false",
         ),
     ),
     "polars": (

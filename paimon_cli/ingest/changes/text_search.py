@@ -52,7 +52,7 @@ class BlockSearch:
         return places
 
     def _with_bytes(self, one: tuple[int, int], other: tuple[int, int], count: int) -> Places:
-        """The first `count` positions with two bytes, each so far behind."""
+        """Those of the first `count` positions from which both bytes are found; each is given as its distance and its value."""
         found = [np.empty(0, np.int64)]
         for begin in range(0, count, PIECES.search_bytes):
             end = min(begin + PIECES.search_bytes, count)

@@ -24,7 +24,7 @@ from paimon_cli.ingest.changes.json_shapes import cell_text
 _WHOLE = r"-?[0-9]+[ \t\r\n]*[,}\]]"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _POINTED = r"[.eE]"
-_OTHERWISE_WRITTEN = r"""[{,][ \t\r\n]*"(?:[^"\\]|\\.)*\\[^"\\](?:[^"\\]|\\.)*"[ \t\r\n]*:"""
+_ESCAPED_KEY = r"""[{,][ \t\r\n]*"(?:[^"\\]|\\.)*\\[^"\\](?:[^"\\]|\\.)*"[ \t\r\n]*:"""
 """A key with an escape, for which `_key` may expect another spelling; not with the short ones of a quote and a backslash."""
 MAX_NAME_CHARACTERS = 100_000
 """Names of columns that are looked for in texts have at most this many characters together: the pattern takes memory."""
@@ -47,7 +47,7 @@ def with_quoted_numbers(texts: pa.Array, names: Sequence[str]) -> pa.Array | Non
     there are too many names to look for, or keys that may be written in another way.
     """
     key = _key(names)
-    if key is None or pc.any(pc.match_substring_regex(texts, _OTHERWISE_WRITTEN)).as_py():
+    if key is None or pc.any(pc.match_substring_regex(texts, _ESCAPED_KEY)).as_py():
         return None
     try:
         return pc.replace_substring_regex(texts, f"({key})({_NUMBER})", r'\1"\2"')
@@ -84,7 +84,7 @@ def events_with_whole_numbers(lines: EventLines, event: Indices, in_doubt: Flags
         has_whole = pc.match_substring_regex(texts, f"{key}{_WHOLE}")
     except pa.ArrowInvalid:  # the pattern is larger than RE2 takes
         return events
-    is_in_doubt = pc.or_(has_whole, pc.match_substring_regex(texts, _OTHERWISE_WRITTEN))
+    is_in_doubt = pc.or_(has_whole, pc.match_substring_regex(texts, _ESCAPED_KEY))
     return events[is_in_doubt.to_numpy(zero_copy_only=False)]
 
 

@@ -86,7 +86,7 @@ def java_can_write(table: ExaminedTable) -> Iterator[Finding]:
 
 @rule(Topic.OPTIONS, "PD018")
 def tags_can_be_created(table: ExaminedTable) -> Iterator[Finding]:
-    """Rules of automatic tags with which no commit is made. Values that cannot be read are told above."""
+    """Settings of automatic tags with which no commit can be made; `values_can_be_read` tells of those that cannot be read."""
     with suppress(BadOption):
         table.context.options.check()
         try:
