@@ -1,7 +1,8 @@
-"""The fewest bytes that any order of merges could read, if all commits and reads were known: what no goal can go below.
+"""The fewest bytes that any choice of merges could read, if all commits and reads were known: what no goal can go below.
 
-A merge takes the newest runs of a bucket, any number of them, and reads at least their distinct keys. Levels do not count, nor do
-the bytes of a merge's duplicates, so a real order of merges reads more. A read opens each run of its bucket.
+The choice keeps to the rules that let every engine go on: a merge takes all of level 0 and then whole levels, and reads all of
+their bytes; its result takes the level below the next run's, so at most as many merged runs as levels stand on each other. A read
+opens each run of its bucket. No file may be so large that a merge would leave it as it is.
 """
 
 from __future__ import annotations
@@ -13,43 +14,48 @@ import numpy as np
 
 from scripts.bench.goal_loads import Load
 
-RATES = (0.0, 4.0)
-"""The powers of ten of the exchange rates (bytes for a run that a read opens) that are tried."""
-STEPS = 7
+RATES = (1.5, 2.5)
+"""The powers of ten of the exchange rates (bytes for a run that a read opens) between which the best bound is looked for."""
+STEPS = 5
 
 
 @dataclass(frozen=True)
 class KnownBucket:
-    """What will happen to a bucket. `read`: at [i, m], the bytes of a merge of all that the commits from i to m have left.
+    """What will happen to a bucket. `size`: at [i, m], the bytes of a run with all that the commits from i to m have left.
 
     `weight`: of each commit, what its runs weigh until the next one: the rate of reads times rounds.
     """
 
-    read: np.ndarray
+    size: np.ndarray
     weight: np.ndarray
 
-    def least(self, rate: float, most_runs: int) -> float:
-        """The least of bytes read, and `rate` bytes for each run and weight, with at most so many runs.
+    def least(self, rate: float, most_runs: int, levels: int) -> float:
+        """The least of bytes read, and `rate` bytes for each run and weight.
 
-        At [k, i, j] of `stacks` is what the commits from i to j cost until j, in at most k runs above all older ones. Their
-        lowest run was last made at some commit m, of all since i; what came later is in one run less. At i itself it is free:
-        the commit has just added it.
+        At [k, i, j] of `cost` is the least that the commits from i to j - 1 cost until commit j comes, in at most k merged runs
+        and what is in level 0 above them. `merged` adds the sizes of all these runs: what a merge of them reads. The lowest
+        merged run has been made with some commit m, of all since i; what came later stands on it, in one merged run less.
+        Commit i alone is moved to a level for nothing.
         """
-        count = len(self.weight)
-        stacks = np.full((most_runs + 1, count + 2, count + 1), np.inf)  # column j + 1, so that column i has nothing yet
-        for begin in range(count + 1):
-            stacks[:, begin, begin] = 0.0
+        count, own = len(self.weight), np.diagonal(self.size)
         stays = np.concatenate([[0.0], np.cumsum(self.weight)]) * rate
-        for begin in range(count - 1, -1, -1):
-            made = np.full((most_runs + 1, count), np.inf)
-            made[1:, begin] = 0.0
-            for end in range(begin, count):
-                if end > begin:
-                    made[1:, end] = stacks[1:, begin, end] + self.read[begin, end]
-                above = stacks[:-1, begin + 1 : end + 2, end + 1]
-                costs = made[1:, begin : end + 1] + above + (stays[end + 1] - stays[begin : end + 1])
-                stacks[1:, begin, end + 1] = costs.min(axis=1)
-        return float(stacks[most_runs, 0, count])
+        came, sizes = (np.concatenate([[0.0], np.cumsum(each)]) for each in (stays[:count], own))
+        cost, merged = (np.full((levels + 1, count + 2, count + 1), np.inf) for _ in range(2))
+        for begin in range(count, -1, -1):
+            cost[:, begin, begin] = merged[:, begin, begin] = 0.0
+            made = np.full((levels, count), np.inf)
+            made[:, begin : begin + 1] = 0.0
+            for end in range(begin + 1, count + 1):
+                if end - 1 > begin:
+                    made[:, end - 1] = merged[1:, begin, end - 1] + own[end - 1]
+                waits = (end - begin) * stays[end] - (came[end] - came[begin]) if end - begin <= most_runs else np.inf
+                stands = made[:, begin:end] + stays[end] - stays[begin:end]
+                cost[:, begin, end] = waits
+                merged[:, begin, end] = waits + sizes[end] - sizes[begin]
+                for found, below in ((cost, 0.0), (merged, self.size[begin, begin:end])):
+                    above = found[:-1, begin + 1 : end + 1, end]
+                    found[1:, begin, end] = np.minimum(found[1:, begin, end], (stands + below + above).min(axis=1))
+        return float(cost[levels, 0, count])
 
 
 def known_buckets(load: Load, row_bytes: int) -> list[KnownBucket]:
@@ -75,7 +81,7 @@ def _distinct(commits: Sequence[np.ndarray]) -> np.ndarray:
     return counts
 
 
-def least_bytes(load: Load, row_bytes: int, runs: float, most_runs: int) -> float:
+def least_bytes(load: Load, row_bytes: int, runs: float, most_runs: int, levels: int) -> float:
     """The fewest bytes of merges with which a read opens at most `runs` runs on the average, and no bucket has more than
     `most_runs`.
 
@@ -87,7 +93,7 @@ def least_bytes(load: Load, row_bytes: int, runs: float, most_runs: int) -> floa
 
     def bound(power: float) -> float:
         rate = 10.0**power
-        return sum(bucket.least(rate, most_runs) for bucket in buckets) - rate * opened
+        return sum(bucket.least(rate, most_runs, levels) for bucket in buckets) - rate * opened
 
     (low, high), best = RATES, 0.0
     for _ in range(STEPS):  # a concave function of the rate
