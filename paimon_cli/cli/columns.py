@@ -109,6 +109,7 @@ KIND_OF_NAME = {name: kind for kind, names in NAMES_OF_KIND.items() for name in 
     "CompactedBucketRow.levels": TEXT,
     "LedgerRow.round": ID,
     "LedgerRow.score": DECIMAL,
+    "RoundDecision.score": DECIMAL,
     "LedgerRow.seconds": DECIMAL,
     "LedgerRow.upkeep_seconds": DECIMAL,
     "PolicyRow.level": TEXT,

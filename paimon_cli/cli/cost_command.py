@@ -98,7 +98,7 @@ def _say_savings(savings: Sequence[Saving]) -> None:
         if saving.freed_later:
             say(f"  then {human_size(saving.freed_later)} more, {saving.later_when}: {saving.later_command}")
     if len(found) > SHOWN_SAVINGS:
-        say(f"{len(found) - SHOWN_SAVINGS} smaller savings: -o json shows all")
+        say(f"{counted(len(found) - SHOWN_SAVINGS, 'smaller saving')}: -o json shows all")
 
 
 def _say_growth(growth: Sequence[GrowthRow]) -> None:

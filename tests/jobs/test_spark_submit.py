@@ -19,6 +19,7 @@ from paimon_cli import Table
 from paimon_cli.jobs.spark.java_runtime import find_java
 from paimon_cli.jobs.spark.submit import send_package, write_package_archive
 from tests.jobs.spark_cluster import SparkCluster
+from tests.local_spark import end_shared_spark
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -62,7 +63,7 @@ def submitted(words: list[str], folder: Path) -> subprocess.CompletedProcess[str
     """The line, run as a user's shell would run it."""
     java = {"JAVA_HOME": str(find_java(os.environ).home), "SPARK_LOCAL_IP": "127.0.0.1", "TEST_LOADED": "pandas pyarrow.parquet"}
     environment = {**os.environ, **java, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    return subprocess.run(shlex.join(words), shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run(shlex.join(words), shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.nightly
@@ -82,6 +83,7 @@ def test_the_line_for_a_cluster_runs(spark_cluster: SparkCluster, table: Table, 
         python.size, python.mode = len(script), 0o755
         environment.addfile(python, io.BytesIO(script))
     confs = [f"--spark-conf={key}={value}" for key, value in spark_cluster.confs.items() if "python" not in key.lower()]
+    end_shared_spark()  # its application has all cores of the cluster
     ran = submitted(printed("write", "t", "in.csv", "--master", spark_cluster.url, *confs), tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "2 rows" in ran.stdout and " on spark" in ran.stdout
