@@ -19,8 +19,10 @@ from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_rows import assigned
 from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.data_file import ROW_ID
+from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS
 from paimon_cli.sql.changes import UpdateOrDelete
-from paimon_cli.sql.statement_text import JoinedSide, columns_in
+from paimon_cli.sql.statement_text import JoinedSide, columns_in, reads_whole_rows
 from paimon_cli.sql.statements import Words, quoted
 
 if TYPE_CHECKING:
@@ -103,13 +105,23 @@ def _parts(asked: UpdateOrDelete, given: Assigned) -> list[Words]:
 
 def _columns_read(schema: TableSchema, asked: UpdateOrDelete, given: Assigned) -> list[str]:
     """All columns of the table that the statement may read."""
-    side = JoinedSide.of("", schema.field_names)
-    found = {name for words in _parts(asked, given) for name in columns_in(words, side, (asked.names[0], asked.table[-1]))}
-    names = [name for name in schema.field_names if quoted(name) in found]
+    own, parts = (asked.names[0], asked.table[-1]), _parts(asked, given)
+
+    def read(columns: Sequence[str]) -> list[str]:
+        side = JoinedSide.of("", columns)
+        found = {name for words in parts for name in columns_in(words, side, own)}
+        return [name for name in columns if quoted(name) in found]
+
+    if schema.find(ROW_ID) is None and (hidden := read(TRACKING_COLUMNS)):
+        what = f"an UPDATE or DELETE by {hidden[0]} with subqueries, CASE, functions or other tables"
+        why = "its rows are found again by the other columns that it reads, in which several rows may be equal"
+        raise NotSupported(what, why, f"select the ids first, and name them: WHERE {ROW_ID} IN (1, 2)")
+    is_whole = any(reads_whole_rows(words, own) for words in parts)
+    names = schema.field_names if is_whole else read(schema.field_names)
     if not names:
         what = "an UPDATE or DELETE that reads no column of a table without a primary key"
         raise NotSupported(what, "its rows are found again by the columns that it reads", "name a column in WHERE")
-    return names
+    return list(names)
 
 
 def _refuse_nulls(schema: TableSchema, rows: pa.Table, keys: Sequence[str]) -> None:

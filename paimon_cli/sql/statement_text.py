@@ -152,6 +152,24 @@ def columns_in(words: Words, side: JoinedSide, names: Collection[str]) -> set[st
     return found
 
 
+def reads_whole_rows(words: Words, names: Collection[str]) -> bool:
+    """Whether the text may read all columns of a table without naming them: the table as a value, `t.*` or `COLUMNS(...)`.
+
+    `names`: of the table. The star of a subquery has only columns of its own tables.
+    """
+    tokens, own = words.tokens, {name.lower() for name in names}
+    for number, token in enumerate(tokens):
+        after = [following.token_type for following in tokens[number + 1 : number + 3]]
+        if is_word(token, "COLUMNS") and after[:1] == [TokenType.L_PAREN]:
+            return True
+        is_qualified = number > 0 and tokens[number - 1].token_type == TokenType.DOT
+        if not is_name(token) or is_qualified or token.text.lower() not in own or after[:1] == [TokenType.L_PAREN]:
+            continue
+        if after[:1] != [TokenType.DOT] or after == [TokenType.DOT, TokenType.STAR]:
+            return True
+    return False
+
+
 def reads(words: Words, qualifier: str, columns: Collection[str], other: str) -> bool:
     """Whether the text may read a column of a side, by its name or without one. `other`: the name of the other side."""
     for number, token in enumerate(words.tokens):

@@ -801,3 +801,34 @@ def test_options_and_defaults_are_single_literals(catalog: Catalog) -> None:
     ):
         with pytest.raises(UsageError, match="a single text or number is expected"):
             catalog.sql(f"ALTER TABLE shop.orders {statement}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM w.t USING w.s WHERE t._ROW_ID = s.id AND t.a = 1",
+        "DELETE FROM w.t WHERE a = 1 AND _row_id IN (SELECT id FROM w.s)",
+        "UPDATE w.t AS x SET b = s.id FROM w.s WHERE x._ROW_ID = s.id AND x.a = 1",
+        "UPDATE w.t SET b = CASE WHEN _ROW_ID = 1 THEN 5 ELSE a END WHERE a = 1",
+    ],
+)
+def test_rows_are_not_found_again_by_what_other_rows_have_too(tmp_path: Path, change: str) -> None:
+    """Rows that are equal in all columns that the statement reads differ in their ids."""
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.sql("CREATE TABLE w.t (a INT, b INT) WITH ('row-tracking.enabled' = 'true'); CREATE TABLE w.s (id BIGINT)")
+    catalog.sql("INSERT INTO w.t VALUES (1, 1), (1, 2), (1, 3), (2, 4); INSERT INTO w.s VALUES (1)")
+    before = rows(catalog, "SELECT _ROW_ID, a, b FROM w.t ORDER BY ALL")
+    with pytest.raises(NotSupported, match="found again by the other columns"):
+        catalog.sql(change)
+    assert rows(catalog, "SELECT _ROW_ID, a, b FROM w.t ORDER BY ALL") == before
+
+
+@pytest.mark.parametrize("value", ["hash(x)", "list_sum([*COLUMNS(x.*)])", "(SELECT hash(x))"])
+def test_a_table_that_is_a_value_reads_all_its_columns(tmp_path: Path, value: str) -> None:
+    catalog = Catalog(str(tmp_path / "wh"))
+    catalog.sql("CREATE TABLE w.t (a INT, b INT); CREATE TABLE w.s (id DECIMAL(38, 0))")
+    catalog.sql("INSERT INTO w.t VALUES (1, 1), (1, 2), (1, 3)")
+    ((wanted,),) = rows(catalog, f"SELECT {value} FROM w.t AS x WHERE b = 2")
+    catalog.sql(f"INSERT INTO w.s VALUES ({wanted})")
+    catalog.sql(f"DELETE FROM w.t AS x USING w.s WHERE x.a = 1 AND {value} = s.id")
+    assert rows(catalog, "SELECT a, b FROM w.t ORDER BY ALL") == [(1, 1), (1, 3)]
