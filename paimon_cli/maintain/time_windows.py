@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
@@ -110,7 +111,20 @@ def time_zone(name: str) -> tzinfo:
 
 
 def _millis(wall_clock: datetime, zone: tzinfo) -> int:
-    return int(wall_clock.replace(tzinfo=zone).timestamp() * 1000)
+    """When the wall clock shows this, or goes past it because an hour is left out.
+
+    >>> from zoneinfo import ZoneInfo
+    >>> millis = _millis(datetime(2027, 3, 28, 2, 30), ZoneInfo("Europe/Berlin"))  # after 02:00 comes 03:00, an hour behind UTC
+    >>> datetime.fromtimestamp(millis / 1000, timezone.utc).strftime("%H:%M")
+    '01:00'
+    """
+    local = wall_clock.replace(tzinfo=zone)
+    late, early = int(local.timestamp()), int(local.replace(fold=1).timestamp())
+    if early < late:  # neither shows it: between them the clock is changed
+        before = datetime.fromtimestamp(early, zone).utcoffset()
+        changed = bisect_right(range(early, late), False, key=lambda at: datetime.fromtimestamp(at, zone).utcoffset() != before)
+        return (early + changed) * 1000
+    return late * 1000
 
 
 def _minute(text: str, window: str) -> int:

@@ -91,3 +91,11 @@ def test_a_window_in_an_hour_that_is_left_out_does_not_open() -> None:
     assert skipped.opens(millis("2026-03-22 12:00")) == millis("2026-04-05 00:00"), "and not on the day on which it cannot"
     reversed_ = windows("02:30-03:00", zone="Europe/Berlin")
     assert reversed_.opens(millis("2026-03-28 12:00")) == millis("2026-03-30 00:30")
+
+
+def test_a_window_that_begins_in_an_hour_that_is_left_out_begins_with_the_next_one() -> None:
+    late = windows("02:30-04:00", zone="Europe/Berlin")
+    assert late.opens(millis("2027-03-27 12:00")) == millis("2027-03-28 01:00"), "03:00, the first time that lies in it"
+    assert late.closes(millis("2027-03-28 01:10")) == millis("2027-03-28 02:00")
+    assert windows("01:00-02:30", zone="Europe/Berlin").closes(millis("2027-03-28 00:30")) == millis("2027-03-28 01:00")
+    assert windows("02:15-02:45", zone="Europe/Berlin").closes(millis("2027-03-28 01:20")) is None
