@@ -179,6 +179,11 @@ class BeingDropped(NotFound):
 
     code = "PC-DROPPED"
 
+    @property
+    def branch_command(self) -> str | None:
+        """The command that deletes the rest of a branch; None if the table itself is being dropped."""
+        return self.details.get("command")
+
 
 class Conflict(PaimonError):
     """Another commit conflicts with this one; the job must start again from the latest snapshot."""

@@ -242,7 +242,8 @@ def being_dropped(path: str) -> BeingDropped:
     else:
         command, what = f"drop {shlex.quote(root)}", f"{root} is being dropped"
     why = "a drop has ended its history and deletes its files, so it can neither be read nor written"
-    return BeingDropped(what, why, f"if no drop is running any more, delete what is left of it: paimon-cli {command}", path=path)
+    hint = f"if no drop is running any more, delete what is left of it: paimon-cli {command}"
+    return BeingDropped(what, why, hint, path=path, command=f"paimon-cli {command}" if branch else None)
 
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"

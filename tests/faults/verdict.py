@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.commit.commit_records import all_records
-from paimon_cli.errors import PaimonError
+from paimon_cli.errors import BeingDropped, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory
 from paimon_cli.invariants.check import check_table
@@ -16,7 +17,6 @@ from paimon_cli.maintain.retention import tagged_snapshots
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.read.increments import CHANGES, IncrementRange, RangeEnd, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.faults.bench import Actor, Bench, Rows, digest
@@ -146,8 +146,11 @@ def _old_versions(bench: Bench, context: TableContext) -> Iterator[str]:
 
 def reachable(context: TableContext) -> set[str]:
     """All files that belong to the table; all others may be deleted."""
-    branches = BranchList(context.storage, context.layout).names()
-    return set().union(*(_reachable(context.at_branch(name)) for name in (MAIN_BRANCH, *branches)))
+    found = _reachable(context)
+    for name in BranchList(context.storage, context.layout).names():
+        with contextlib.suppress(BeingDropped):  # nobody can read it any more, and who drops it again deletes the rest
+            found |= _reachable(context.at_branch(name))
+    return found
 
 
 def _reachable(context: TableContext) -> set[str]:

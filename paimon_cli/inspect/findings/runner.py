@@ -155,9 +155,12 @@ def by_topic(findings: Collection[Finding]) -> list[Finding]:
 
 
 def _dropping(argument: str, drop: BeingDropped) -> Finding:
-    """The finding about a drop. Its command asks: pasted late, it would delete a new table of the same name."""
-    message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the table"
-    return Finding(Code.DROPPED, ERROR, "table", message, f"paimon-cli drop {argument}", prevents=ALL_CODES)
+    """The finding about a drop of the table or of one of its branches. The command asks: pasted late, it would delete a new one
+    of the same name.
+    """
+    what = "table" if drop.branch_command is None else "branch"
+    message = f"{drop.message}; if no drop is running any more, the command deletes the rest of the {what}"
+    return Finding(Code.DROPPED, ERROR, what, message, drop.branch_command or f"paimon-cli drop {argument}", prevents=ALL_CODES)
 
 
 def is_of_call(error: PaimonError) -> bool:

@@ -23,6 +23,7 @@ from paimon_cli.inspect.findings.finding import LISTING, Code
 from paimon_cli.inspect.findings.runner import RULES
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.service.service_turn import NO_UPKEEP, look
+from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from tests.cli.calling import Answer
 from tests.inspect.findings.odd_tables import BUILDERS, seven_runs_over_five
@@ -240,6 +241,19 @@ def test_a_table_that_cannot_be_opened_is_one_finding_of_all_that_judge(tmp_path
             found = of_table(answer.json["items"])
             assert (answer.code, commands(found)) == (4, commands(row["findings"]))
             assert found[0]["message"] == row["findings"][0]["message"]
+
+
+def test_a_branch_that_is_half_deleted_never_means_the_table(tmp_path: Path) -> None:
+    """The command of the finding deletes the rest of the branch, whether the table or the branch is looked at."""
+    context = seven_runs_over_five(tmp_path / "t")
+    create_branch(context, "b")
+    EndOfHistory(context.storage, context.layout.of_branch("b")).begin()
+    for name in (context.url, f"{context.url}$branch_b"):
+        (row,) = call("health", name, "-o", "json").json["items"]
+        (found,) = [finding for finding in row["findings"] if finding["code"] == "PD028"]
+        assert found["command"] == f"paimon-cli branches rm {context.url} b"
+    assert call("branches", "rm", context.url, "b", "--yes").code == 0
+    assert "PD028" not in codes(call("health", context.url, "-o", "json").json["items"][0]["findings"])
 
 
 def test_a_call_that_means_no_table_is_no_finding_about_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
