@@ -18,7 +18,8 @@ class Operation:
 
     `done` counts how often the operation stands in the table's history; `effect` is what it does to rows. `is_gradual`: it
     may be half done, and is finished by doing it again. `may_be_needless`: it may find nothing to do. `is_repeatable`: once
-    it was done, doing it again changes nothing. `leaves_orphans`: files that are no longer needed are left to `orphans`.
+    it was done, doing it again changes nothing. `leaves_orphans`: files that are no longer needed are left to `orphans`. `reopens_records`: those of
+    commits that it takes back stay, open.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Operation:
     may_be_needless: bool = False
     is_repeatable: bool = True
     leaves_orphans: bool = False
+    reopens_records: bool = False
 
 
 def is_job(snapshot: Snapshot) -> bool:

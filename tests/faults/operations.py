@@ -298,7 +298,7 @@ def _version_operations() -> list[Operation]:
     earlier: dict[str, Any] = {"start": with_later_versions, "effect": lambda rows: {**rows, 1: "a"}}
     forwards: dict[str, Any] = {"act": forward, "done": is_forward, "effect": rows_of_branch, "is_gradual": True}
     return [
-        Operation("rollback", act=rollback, done=is_rolled_back, is_gradual=True, **earlier),
+        Operation("rollback", act=rollback, done=is_rolled_back, is_gradual=True, reopens_records=True, **earlier),
         Operation("restore", act=restore, done=is_restored, **earlier),
         Operation("fast-forward", branched, **forwards),
         Operation("fast-forward-over-main", parted, **forwards),

@@ -93,6 +93,8 @@ def _look(bench: Bench, run: Run) -> Iterator[str]:
     context = actor.context()
     yield from _violations(context, "PV001" if run.operation.is_gradual else "")
     orphans = bench.paths() - reachable(context)
+    if run.operation.reopens_records:
+        orphans -= {path for record in all_records(context) if record.snapshot is None for path in record.paths(context.layout)}
     if run.must_be_clean and orphans:
         yield f"left over: {sorted(orphans)}"
     if context.mode.hides_files:
