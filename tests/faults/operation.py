@@ -18,8 +18,8 @@ class Operation:
 
     `done` counts how often the operation stands in the table's history; `effect` is what it does to rows. `is_gradual`: it
     may be half done, and is finished by doing it again. `may_be_needless`: it may find nothing to do. `is_repeatable`: once
-    it was done, doing it again changes nothing. `leaves_orphans`: files that are no longer needed are left to `orphans`. `reopens_records`: those of
-    commits that it takes back stay, open.
+    it was done, doing it again changes nothing. `leaves_orphans`: files that are no longer needed are left to `orphans`.
+    `reopens_records`: the records of commits that it takes back stay, and are open.
     """
 
     name: str
