@@ -12,7 +12,7 @@ from typer.main import get_command
 from paimon_cli.cli.app import app
 from paimon_cli.cli.command_groups import COMMAND_LINE_ERROR, LOCATIONS, CommandsOnDemand, _processed
 
-VALUES = (None, "", "x", "5", "text", "json", "auto", "true", "1.5", "-1", True, False, 5, 0, -1, 1.5, (), [], ("a",), ["a", "b"])
+VALUES: tuple[Any, ...] = (None, "", "x", "5", "text", "json", "auto", "true", "1.5", "-1", True, False, 5, 0, -1, 1.5, (), [], ("a",), ["a", "b"])
 VALUES += (("1", "2"), (1, 2), "a,b", b"x", ("text",), (None,))
 
 
