@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False, eq=False)
 class Pieces:
     """How much is done, held or fetched at a time. Only speed, memory and the layout of files depend on these numbers."""
 
@@ -32,6 +32,8 @@ class Pieces:
     """Arrow bytes of a row group: what a writer holds in memory."""
     least_group_bytes: int = 2 << 20
     """The same for a writer that shares its memory with others, which write at the same time."""
+    encoded_bytes: int = 4 << 20
+    """Arrow bytes that are encoded as ORC or Avro at a time, and are held until then."""
     orc_stripe_bytes: int = 16 << 20
     """Bytes that pyarrow's ORC writer holds back; until they reach the file, rolling by file size does not count them."""
     dictionary_sample_rows: int = 32_768
@@ -66,8 +68,13 @@ class Pieces:
     """Nodes of VARIANTs that have one shape, and are therefore converted together: fewer take longer than level by level."""
 
     # Merges and sorts
-    run_batch_bytes: int = 8 << 20
-    """Decoded bytes that each run of a merge may hold."""
+    run_batch_bytes: int = 1 << 20
+    """Decoded bytes that each run of a merge may hold. With fewer, a read of a large and a small run takes a third longer."""
+    compacted_batch_bytes: int = 1 << 20
+    """Decoded bytes that the runs of a compaction may hold together. It encodes the rows again, beside which pieces of a few
+    thousand rows cost little."""
+    least_run_batch_bytes: int = 256 << 10
+    """Decoded bytes that each run of a compaction may hold, however many runs there are."""
     run_column_bytes: int = 32 << 10
     """Decoded bytes of each column that each run may hold, if these are more: less is dominated by fixed costs of each column."""
     merge_bytes: int = 192 << 20
@@ -124,6 +131,8 @@ class Pieces:
     """Rows whose keys are looked up at once. The more there are, the less often a page of an old file is read again."""
     looked_up_bytes: int = 32 << 20
     """Arrow bytes of the rows whose keys are looked up at once."""
+    resolved_rows: int = 1 << 14
+    """Rows of a compaction that looks up keys which are merged at a time if there is no file to look them up in."""
     lookup_piece_bytes: int = 8 << 20
     """Arrow bytes of looked-up rows that are merged and written at a time."""
 
@@ -274,6 +283,8 @@ class Pieces:
     """A writer checks the size of its file after this many records, as Java does."""
     avro_decoded_bytes: int = 4 << 20
     """Bytes of blocks of an Avro data file that are decoded together."""
+    avro_portion_bytes: int = 1 << 20
+    """The same where all records are decoded at once, which takes about twenty times as much memory."""
     avro_lanes: int = 6
     """Blocks of equal length that are needed to decode their records side by side: with fewer it takes longer than one by one."""
     avro_buffer_bytes: int = 64 << 10

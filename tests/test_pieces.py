@@ -207,7 +207,8 @@ CUTS_NOTHING = {
         "metadata/table_schema": "_SHOWN",
         "storage/local_storage": "_SHOWN",
     },
-    "how often something is tried": {
+    "how often something is tried or looked for": {
+        "jobs/process": "COLLECTED_OBJECTS",
         "requests/writing": "max_attempts",
         "jobs/service/compaction_service": "MAX_DOUBLINGS",
         "jobs/moved_rows": "MOST_MOVES",

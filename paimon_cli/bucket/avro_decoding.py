@@ -23,10 +23,13 @@ _TARGETS = {"string": pa.string(), "bytes": pa.binary(), "boolean": pa.bool_(), 
 _INTEGERS = {pa.int8(), pa.int16(), pa.int32(), pa.int64()}
 
 
-def decoded_blocks(schema: Any, blocks: Sequence[tuple[int, bytes]], targets: Mapping[str, pa.DataType]) -> Sequence[pa.Array]:
+def decoded_blocks(
+    schema: Any, blocks: Sequence[tuple[int, bytes]], targets: Mapping[str, pa.DataType], side_by_side: bool = True
+) -> Sequence[pa.Array]:
     """The columns of all records of the blocks, each with the number of its records, in these types.
 
-    `schema`: of a record, without logical types other than decimal; `targets`: of fields that it has. Raises `NotColumnar`.
+    `schema`: of a record, without logical types other than decimal; `targets`: of fields that it has. `side_by_side`: whether to
+    decode one record of each block at a time if there is no other way, which wants many blocks. Raises `NotColumnar`.
     """
     counts, sizes = (np.array(numbers, np.int64) for numbers in ([c for c, _ in blocks], [len(c) for _, c in blocks]))
     total = int(counts.sum())
@@ -41,7 +44,7 @@ def decoded_blocks(schema: Any, blocks: Sequence[tuple[int, bytes]], targets: Ma
         sizes = record_sizes(schema, content, counts, sizes)
         counts = np.ones(total, np.int64)
     except NotColumnar:
-        if total < int(counts.max()) * PIECES.avro_lanes:
+        if not side_by_side or total < int(counts.max()) * PIECES.avro_lanes:
             raise
     data = np.frombuffer(content + bytes(PADDING), np.uint8)
     ranges = {f"{name}.{end}" for name in wanted for end in (BEGIN, END)}

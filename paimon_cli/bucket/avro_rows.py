@@ -136,8 +136,13 @@ def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema,
     with _damage():
         schema, blocks = data_blocks(source)
     are_columnar = isinstance(schema.plain, dict)
-    for portion in _portions(blocks):
-        batch = _by_column(schema, portion, targets) if are_columnar else None
+    portions = _Portions(blocks)
+    while portion := portions.filled([]):
+        batch = _by_column(schema, portion, targets, portions.are_large) if are_columnar else None
+        if batch is None and are_columnar and not portions.are_large:
+            portions.are_large = True
+            portion = portions.filled(portion)
+            batch = _by_column(schema, portion, targets, side_by_side=True)
         if batch is not None:
             yield from (batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows))
             continue
@@ -162,32 +167,43 @@ def _damage() -> Iterator[None]:
         raise OSError(f"it is not a readable Avro file: {str(error) or type(error).__name__}") from error
 
 
-def _portions(blocks: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """The blocks in portions that are decoded together. Those before a damaged one come first."""
-    portion, size = list[tuple[int, bytes]](), 0
-    while True:
-        try:
-            with _damage():
-                block = next(blocks, None)
-        except OSError:
-            if portion:
-                yield portion
-            raise
-        if block is not None:
+class _Portions:
+    """The blocks in portions that are decoded together. Those before a damaged one come first.
+
+    `are_large`: portions have `avro_decoded_bytes`, so that records of many blocks are decoded side by side.
+    """
+
+    def __init__(self, blocks: Iterator[tuple[int, bytes]]) -> None:
+        self._blocks = blocks
+        self._damage: OSError | None = None
+        self.are_large = False
+
+    def filled(self, portion: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """The portion and the blocks after it, up to the size of a portion; empty at the end of the file."""
+        size = sum(len(content) for _, content in portion)
+        while self._damage is None and size < (PIECES.avro_decoded_bytes if self.are_large else PIECES.avro_portion_bytes):
+            try:
+                with _damage():
+                    block = next(self._blocks, None)
+            except OSError as error:
+                self._damage = error
+                break
+            if block is None:
+                break
             portion.append(block)
             size += len(block[1])
-        if portion and (block is None or size >= PIECES.avro_decoded_bytes):
-            yield portion
-            portion, size = [], 0
-        if block is None:
-            return
+        if self._damage is not None and not portion:
+            raise self._damage
+        return portion
 
 
-def _by_column(schema: RecordSchema, portion: list[tuple[int, bytes]], targets: dict[str, pa.DataType]) -> pa.RecordBatch | None:
-    """All rows of these blocks, or None if they have to be decoded record by record."""
+def _by_column(
+    schema: RecordSchema, portion: list[tuple[int, bytes]], targets: dict[str, pa.DataType], side_by_side: bool
+) -> pa.RecordBatch | None:
+    """All rows of these blocks, or None if they have to be decoded record by record, or `side_by_side`."""
     present = _present(targets, {field["name"] for field in schema.plain.get("fields", ())})
     try:
-        return pa.RecordBatch.from_arrays(decoded_blocks(schema.plain, portion, present), names=list(present))
+        return pa.RecordBatch.from_arrays(decoded_blocks(schema.plain, portion, present, side_by_side), names=list(present))
     except (NotColumnar, pa.ArrowInvalid):  # texts that are not UTF-8
         return None
 

@@ -24,7 +24,8 @@ from paimon_cli.bucket.decoding import (
 )
 from paimon_cli.bucket.deletion_vectors import live_rows, packed
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
-from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
+from paimon_cli.bucket.orc_batches import orc_batches
+from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.page_selection import KeepsBlocks, SelectedRows, selected_rows
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.schema_evolution import ReadColumns
@@ -361,27 +362,13 @@ class _StoredRows:
         schema = context.schemas.named(file.schema_id)
         physical = self._physical or [next(field.name for field in schema.fields if file.stores(field.name))]
         if form == "orc":
-            stripes = OrcFile(source)
-            held = stripes.schema.names
             may_lack = (*(name for name in physical if name.startswith(KEY_PREFIX)), *schema.partition_keys)
-            names = [name for name in physical if name in held or name not in may_lack] or held[:1]
-            for number in range(stripes.nstripes):
-                rows = pa.Table.from_batches([stripes.read_stripe(number, columns=names)]).select(names)
-                yield from _without_padding(context, file, rows).to_batches(max_chunksize=self._batch_rows)
+            merged = not self._part.is_alone
+            yield from orc_batches(source, physical, may_lack, FileLayout.of(schema).fields, self._batch_rows, merged)
         elif form == "avro":
             yield from avro_batches(source, physical, schema, self._batch_rows)
         else:
             raise NotSupported(f"data file {self._path}", f"its format {form} is not parquet, orc or avro")
-
-
-def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:
-    """The rows without the blanks with which ORC pads CHAR(n), also inside nested values, as Java reads them."""
-    for field in FileLayout.of(context.schemas.named(file.schema_id)).fields:
-        position = rows.schema.get_field_index(field.name)
-        if position >= 0 and holds_chars(field.type):
-            chunks = [unpadded(chunk, field.type) for chunk in rows.column(position).chunks]
-            rows = rows.set_column(position, field.name, pa.chunked_array(chunks, rows.schema.field(position).type))
-    return rows
 
 
 def stored_row_count(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> int:

@@ -207,7 +207,8 @@ class _OpenDataFile:
         self._index = IndexBuilder(indexed, context.options) if indexed else None
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._group_bytes = min(group_bytes(context.options), context.mode.target_file_size)
+        most = min(group_bytes(context.options), context.mode.target_file_size)
+        self._group_bytes = most if self._encoder.has_row_groups else min(most, PIECES.encoded_bytes)
         self._rows = 0
         self._deletes = 0
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
@@ -271,13 +272,13 @@ class _OpenDataFile:
         if not self._pending:
             return
         rows = self._layout.stored(pa.Table.from_batches(self._pending))
+        self._pending, self._pending_bytes = [], 0
         for column in rows.schema:
             if not column.nullable and rows[column.name].null_count:
                 what, why = f"column {column.name} of a row is null, and it is NOT NULL", "the merge engine gives it no value"
                 hint = f"let the column be null, or set fields.{column.name}.ignore-retract=true if rows are taken back"
                 raise Refused(what, why, hint)
         self._encoder.write(rows)
-        self._pending, self._pending_bytes = [], 0
 
     def close(self, level: int, source: int) -> DataFileMeta:
         self._flush_row_group()

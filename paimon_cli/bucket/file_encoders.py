@@ -47,7 +47,12 @@ CODECS = {"parquet": PARQUET_CODECS, "orc": ORC_CODECS, "avro": AVRO_CODECS}
 
 
 class FileEncoder(Protocol):
-    """Encodes one file. Tables have the columns of `FileLayout.physical`; the sink stays open after `close`."""
+    """Encodes one file. Tables have the columns of `FileLayout.physical`; the sink stays open after `close`.
+
+    `has_row_groups`: each table becomes a row group. Other encoders cut the rows themselves, however many they are given.
+    """
+
+    has_row_groups: bool
 
     def takes(self, rows: pa.RecordBatch) -> bool:
         """Whether the file can hold the rows; if not, they start the next file."""
@@ -154,6 +159,8 @@ def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, leve
 class ParquetEncoder:
     """Parquet with settings that every Paimon reader accepts: page checksums and page indexes."""
 
+    has_row_groups = True
+
     def __init__(self, sink: BinaryIO, layout: FileLayout, options: TableOptions, codec: str, sample: pa.RecordBatch) -> None:
         self._shredded = ShreddedColumns(layout.schema.fields, layout.physical, options, sample)
         schema = self._shredded.schema
@@ -221,6 +228,8 @@ class ParquetEncoder:
 
 class _TalliedEncoder:
     """The base of encoders whose files have no usable statistics: they are computed from the rows that are written."""
+
+    has_row_groups = False
 
     def __init__(self, fields: list[DataField]) -> None:
         self._tallies = {field.name: ColumnTally(field.type) for field in fields}

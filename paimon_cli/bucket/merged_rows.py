@@ -176,6 +176,7 @@ def merge_section(
     level_engine: MergeEngine | None = None,
     first_numbers: Mapping[str, int] | None = None,
     parts: Mapping[str, FilePart] = MappingProxyType({}),
+    compacts: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section of the bucket into one row per key. Retractions are kept.
 
@@ -186,7 +187,7 @@ def merge_section(
     replaces the table's merge engine; it gets all keys, also those with one row, and the level of each row in a column LEVEL.
     `first_numbers`: adds a column ROW_NUMBER, in which the rows of each file are numbered from the number of its name on; only
     without `expiry` and `vectors`, for engines that return whole rows. `parts`: by file name, the part to merge of files that are
-    not merged as a whole.
+    not merged as a whole. `compacts`: see `batch_rows`.
 
     Example with merge engine deduplicate; a row is key:value@sequence, and x is a deletion:
 
@@ -200,7 +201,7 @@ def merge_section(
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
     order = SnapshotOrder.of(context, bucket)
-    rows = batch_rows(runs, memory or PIECES.merge_bytes, len(columns))
+    rows = batch_rows(runs, memory or PIECES.merge_bytes, len(columns), compacts)
     if level_engine is None and context.mode.lower_level_shadows and _levels_above_0(section) > 1:
         level_engine = LowestLevel(merge_engine(context.schema, context.options))
 
@@ -241,11 +242,16 @@ def max_merged_runs(context: TableContext, memory: int) -> int:
     return min(by_memory, context.options.sort_spill_threshold or by_memory)
 
 
-def batch_rows(runs: Sequence[SortedRun], memory: int, columns: int = 0) -> int:
-    """Rows per batch, so that the batches of all runs together fit into `memory` (decoded bytes). `columns`: their number."""
+def batch_rows(runs: Sequence[SortedRun], memory: int, columns: int = 0, compacts: bool = False) -> int:
+    """Rows per batch, so that the batches of all runs together fit into `memory` (decoded bytes). `columns`: their number.
+    `compacts`: runs are merged to be written, in smaller batches.
+    """
     rows = sum(run.row_count for run in runs)
     row_bytes = max(1, sum(run.size for run in runs) * DECODED_PER_STORED_BYTE // max(1, rows))
-    budget = min(max(PIECES.run_batch_bytes, columns * PIECES.run_column_bytes), memory // max(1, len(runs)))
+    most = PIECES.run_batch_bytes
+    if compacts and len(runs) > 1:
+        most = min(most, max(PIECES.least_run_batch_bytes, PIECES.compacted_batch_bytes // len(runs)))
+    budget = min(max(most, columns * PIECES.run_column_bytes), memory // max(1, len(runs)))
     return max(PIECES.smallest_batch_rows, min(PIECES.batch_rows, budget // row_bytes))
 
 

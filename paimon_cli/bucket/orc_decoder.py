@@ -19,6 +19,8 @@ from pyarrow import orc
 
 _HEADER = struct.Struct("<cQ")
 PLACE = struct.Struct("<QQ")
+_PLAIN = pa.ipc.IpcWriteOptions()
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_threads=False)
 
 
 class Message:
@@ -100,13 +102,20 @@ class ServedFile(io.RawIOBase):
         return len(content)
 
 
-def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: list[str] | None) -> None:
-    """Answer a request: with the numbers of rows and stripes and the schema, or with a stripe's validated rows in Arrow IPC."""
+def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: list[str] | None, batch_rows: int | None) -> None:
+    """Answer a request: with the numbers of rows and stripes and the schema, or with a stripe's validated rows in Arrow IPC: as
+    one batch, or compressed, in batches of `batch_rows`, because the parent holds as many stripes as it merges files.
+    """
     if stripe is None:
         send(answers, Message.ANSWER, PLACE.pack(file.nrows, file.nstripes) + file.schema.serialize().to_pybytes())
         return
     rows = file.read_stripe(stripe, columns=columns)
     rows.validate(full=True)  # in the child, because reading arrays with invalid offsets may crash, too
+    if batch_rows is not None and rows.num_rows > batch_rows:
+        compressed = pa.BufferOutputStream()
+        _stream(compressed, rows, _COMPRESSED, batch_rows)
+        send(answers, Message.ANSWER, compressed.getvalue())
+        return
     measure = pa.MockOutputStream()
     _stream(measure, rows)
     _write(answers, _HEADER.pack(Message.ANSWER, measure.size()))
@@ -127,9 +136,10 @@ class _UnclosedPipe(io.RawIOBase):
         return len(content)
 
 
-def _stream(sink: Any, rows: pa.RecordBatch) -> None:
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
+def _stream(sink: Any, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions = _PLAIN, batch_rows: int | None = None) -> None:
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+        for start in range(0, rows.num_rows, batch_rows) if batch_rows else (0,):
+            stream.write_batch(rows.slice(start, batch_rows))
 
 
 def main(read_bytes: int) -> None:
@@ -140,12 +150,12 @@ def main(read_bytes: int) -> None:
     send(answers, Message.READY, b"")
     while True:
         try:
-            size, stripe, columns = json.loads(receive(requests)[1].to_pybytes())
+            size, stripe, columns, batch_rows = json.loads(receive(requests)[1].to_pybytes())
         except EOFError:
             return
         try:
             # Arrow reads each stream of each column by itself. Most are a few bytes, so reads are combined.
             file = io.BufferedReader(ServedFile(size, requests, answers), read_bytes)
-            answer(answers, orc.ORCFile(file), stripe, columns)
+            answer(answers, orc.ORCFile(file), stripe, columns, batch_rows)
         except FAILURES as error:
             send(answers, Message.FAILED, (str(error) or type(error).__name__).encode())

@@ -1,7 +1,9 @@
 """ORC files with Arrow: columns as its writer needs them, and a reader that decodes in another process.
 
-Arrow's ORC reader crashes on some damaged files. So decoders (`orc_decoder`) run as child processes, one per thread that needs
-one, and are reused; a crash ends only the decoder, and is reported as a damaged file.
+Arrow's ORC reader crashes on some damaged files. So decoders (`orc_decoder`) run as child processes, and are reused; a crash
+ends only the decoder, and is reported as a damaged file. A decoder works on one request at a time, so that no file can corrupt
+the memory in which another is being decoded. A thread that needs one while all are at work starts another. In a merge, which
+takes longer than the decoding before it, two threads share one, because each takes 40 MB before it has read anything.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import IO, BinaryIO
 
 import numpy as np
@@ -110,9 +113,19 @@ def _visible_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(starts), pa.array(first + np.arange(int(starts[-1])))
 
 
-_DECODER = "import sys; sys.modules['numpy'] = None; from paimon_cli.bucket.orc_decoder import main; main(int(sys.argv[1]))"
-"""The program of a decoder. Arrow would import numpy, of which a decoder has no use, and which takes half of its start. It loads
-as little of this package as it can, too: there is one for each thread."""
+_DECODER = """
+import sys, types
+sys.modules["numpy"] = None
+files = sys.modules["pyarrow.fs"] = types.ModuleType("pyarrow.fs")
+files.__getattr__ = lambda name: None
+from paimon_cli.bucket.orc_decoder import main
+main(int(sys.argv[1]))
+"""
+"""The program of a decoder. It opens no files, and makes no arrays of numpy, so that Arrow imports neither its clients of object
+stores (9 MB) nor numpy, which takes half of the start. It loads as little of this package as it can, too."""
+_RETURNS_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": str(128 << 10)}
+"""Arrow's own pool and, by default, glibc keep most of what a decoder has freed, in each decoder."""
+_ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 ATTEMPTS = 2
 """The first crash of a decoder may have come from outside, such as a signal; a file on which two crash is damaged."""
 
@@ -136,7 +149,11 @@ class OrcProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=os.sep,  # Python imports from the working directory first, which must not be the user's
-            env={**environment_without_secrets(), "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)},
+            env={
+                **environment_without_secrets(),
+                "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+                **_RETURNS_MEMORY,
+            },
             pipesize=PIECES.pipe_bytes,
         )
 
@@ -180,27 +197,62 @@ class OrcProcess:
 
 
 _idle: list[OrcProcess] = []
-"""Decoders without a request. `pop` and `append` are thread-safe. A decoder ends with its pipes, at the latest."""
+"""Decoders without a request. A decoder ends with its pipes, at the latest."""
 
 
-def answer_to(request: bytes, source: BinaryIO) -> pa.Buffer:
-    """The answer of a decoder. Raises `pa.ArrowInvalid` if the bytes are not an ORC file, `StorageUnavailable` if no process can
-    be started.
+class _Requests:
+    """Counts the requests, so that a thread knows whether to wait for a decoder that is at work."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._at_work = self._waiting = 0
+
+    def begin(self, shares: bool) -> OrcProcess | None:
+        """A decoder to use; None if one is to be started. `shares`: waits for one unless as many threads do already."""
+        with self._changed:
+            self._waiting += shares
+            while shares and not _idle and self._waiting <= self._at_work:
+                self._changed.wait()
+            self._waiting -= shares
+            self._at_work += 1
+            return _idle.pop() if _idle else None
+
+    def end(self, process: OrcProcess | None) -> None:
+        """`process`: the decoder that has answered and is free again, if any."""
+        with self._changed:
+            self._at_work -= 1
+            if process is not None:
+                _idle.append(process)
+            self._changed.notify_all()
+
+
+_requests = _Requests()
+
+
+def answer_to(request: bytes, source: BinaryIO, shares: bool = False) -> pa.Buffer:
+    """The answer of a decoder. `shares`: see `_Requests.begin`. Raises `pa.ArrowInvalid` if the bytes are not an ORC file,
+    `StorageUnavailable` if no process can be started.
     """
-    ends: list[str] = []
-    while len(ends) < ATTEMPTS:
-        process = _started() if ends or not _idle else _idle.pop()
-        try:
-            answer = process.answer_to(request, source)
-        except Ended:
-            ends.append(process.end())
-        except BaseException as error:
-            discard(process, error)
-            raise
-        else:
-            _idle.append(process)
-            return answer
-    raise pa.ArrowInvalid(f"Arrow's ORC reader crashes on it: {', '.join(dict.fromkeys(ends))}")
+    requests, free = _requests, None
+    process = requests.begin(shares)
+    try:
+        ends: list[str] = []
+        while len(ends) < ATTEMPTS:
+            process = process or _started()
+            try:
+                answer = process.answer_to(request, source)
+            except Ended:
+                ends.append(process.end())
+                process = None
+            except BaseException as error:
+                discard(process, error)
+                raise
+            else:
+                free = process
+                return answer
+        raise pa.ArrowInvalid(f"Arrow's ORC reader crashes on it: {', '.join(dict.fromkeys(ends))}")
+    finally:
+        requests.end(free)
 
 
 def discard(process: OrcProcess, error: BaseException) -> None:
@@ -227,8 +279,15 @@ def end_idle() -> None:
         _idle.pop().end()
 
 
+def _begin_anew() -> None:
+    """In a child process: the decoders, and the threads that use them, are those of its parent."""
+    global _requests
+    _idle.clear()
+    _requests = _Requests()
+
+
 atexit.register(end_idle)
-os.register_at_fork(after_in_child=_idle.clear)
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -237,14 +296,16 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 class OrcFile:
-    """The interface of pyarrow's `ORCFile`, for untrusted bytes. `source`: any seekable reader, which stays open.
+    """The interface of pyarrow's `ORCFile`, for untrusted bytes. `source`: any seekable reader, which stays open. `shares`: the
+    thread may wait for a decoder that another one uses.
 
     All methods raise `pa.ArrowInvalid` for bytes that are not an ORC file, also if they crash Arrow's reader,
     `StorageUnavailable` if no process can be started, and what `source` raises.
     """
 
-    def __init__(self, source: BinaryIO) -> None:
+    def __init__(self, source: BinaryIO, shares: bool = False) -> None:
         self._source = source
+        self._shares = shares
         self._size = source.seek(0, os.SEEK_END)
         answer = self._request(None, None)
         self.nrows: int
@@ -254,8 +315,16 @@ class OrcFile:
 
     def read_stripe(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of a stripe, with these columns (None: all) in the file's order."""
-        return pa.ipc.open_stream(self._request(number, columns)).read_next_batch()
+        return next(self.stripe_batches(number, columns))
 
-    def _request(self, stripe: int | None, columns: Sequence[str] | None) -> pa.Buffer:
+    def stripe_batches(
+        self, number: int, columns: Sequence[str] | None = None, batch_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a stripe like `read_stripe`, in batches of `batch_rows` (None: one). Until a batch is returned it takes a
+        quarter of its memory or less, for more time of the processor: where the stripes of many files are read at once.
+        """
+        yield from pa.ipc.open_stream(self._request(number, columns, batch_rows), options=_ONE_THREAD)
+
+    def _request(self, stripe: int | None, columns: Sequence[str] | None, batch_rows: int | None = None) -> pa.Buffer:
         """Request a stripe, or the file's metadata. The decoder opens the file for each request, so any decoder can answer."""
-        return answer_to(json.dumps([self._size, stripe, columns]).encode(), self._source)
+        return answer_to(json.dumps([self._size, stripe, columns, batch_rows]).encode(), self._source, self._shares)

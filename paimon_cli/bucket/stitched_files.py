@@ -95,6 +95,8 @@ class StoredGroups:
 class StitchedFile:
     """A `FileEncoder` of a Parquet file that also accepts row groups of other files."""
 
+    has_row_groups = True
+
     def __init__(self, sink: BinaryIO, frame: FooterFrame, layout: FileLayout, options: TableOptions, level: int) -> None:
         self._sink = sink
         self._frame = frame

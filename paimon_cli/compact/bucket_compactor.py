@@ -155,7 +155,9 @@ class MergeRewriter(Rewriter):
     def _merged(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> Iterator[pa.RecordBatch]:
         """The merged rows of the task's range of keys. `wanted`: which row groups of some files to merge, by file name."""
         task, parts = self._task, self._parts(section, wanted)
-        return merge_section(self._context, task.picked, section, self._columns, task.memory, self._expiry, parts=parts)
+        return merge_section(
+            self._context, task.picked, section, self._columns, task.memory, self._expiry, parts=parts, compacts=True
+        )
 
     def _parts(self, section: Section, wanted: Mapping[str, KeepsGroup]) -> dict[str, FilePart]:
         if self._range is None:
@@ -275,7 +277,9 @@ class FullChangelogRewriter(MergeRewriter):
         engine = FullCompactionChanges(
             merge_engine(schema, context.options), on_changes, schema.trimmed_primary_keys, task.max_level, changes
         )
-        return merge_section(context, task.picked, section, self._columns, task.memory, self._expiry, level_engine=engine)
+        return merge_section(
+            context, task.picked, section, self._columns, task.memory, self._expiry, level_engine=engine, compacts=True
+        )
 
     def message(self) -> CommitMessage:
         return self._with_changelog(super().message(), self._changelog)

@@ -178,7 +178,7 @@ class _Regrouping:
 
         def merged() -> Iterator[pa.RecordBatch]:
             for section in key_sections(picked.files, self.context.key_of):
-                for batch in merge_section(self.context, picked, section, self.columns, due.memory, expiry):
+                for batch in merge_section(self.context, picked, section, self.columns, due.memory, expiry, compacts=True):
                     yield order.stored(without_retractions(batch) if due.drop_deletes else batch)
 
         self._write(merged(), due.output_level, SOURCE_COMPACT, None, len(bucket.files))

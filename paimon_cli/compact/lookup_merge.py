@@ -100,11 +100,13 @@ class LookupMerge:
     def merged(self, section: Section, parts: Mapping[str, FilePart]) -> Iterator[pa.RecordBatch]:
         """The merged rows of a section, one per key, including retractions. `parts`: as for `merge_section`."""
         context, task, before = self.context, self.task, self.vectors.before
-        merge = partial(merge_section, context, task.picked, section, self.columns, task.memory, self.expiry, before, parts=parts)
+        merge = partial(
+            merge_section, context, task.picked, section, self.columns, task.memory, self.expiry, before, compacts=True
+        )
         if all(file.level for run in section for file in run.files):
-            yield from merge()
+            yield from merge(parts=parts)
             return
-        for rows in _chunks(merge(level_engine=KeepAllVersions())):
+        for rows in _chunks(merge(level_engine=KeepAllVersions(), parts=parts), looked_up=bool(self._above)):
             yield from self._resolved(rows)
 
     def _resolved(self, chunk: pa.RecordBatch, merge_lone: bool = True) -> Iterator[pa.RecordBatch]:
@@ -209,14 +211,18 @@ class LookupMerge:
         return newest_wins and oldest_sequence > old.max_sequence_number
 
 
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Consecutive batches combined into chunks. No key spans two batches, so none spans two chunks."""
+def _chunks(batches: Iterable[pa.RecordBatch], looked_up: bool) -> Iterator[pa.RecordBatch]:
+    """Consecutive batches combined into chunks: large ones if their keys are looked up. No key spans two batches, so none spans
+    two chunks.
+    """
+    most_rows = PIECES.looked_up_rows if looked_up else PIECES.resolved_rows
+    most_bytes = PIECES.looked_up_bytes if looked_up else PIECES.lookup_piece_bytes
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if pending and (rows + batch.num_rows > PIECES.looked_up_rows or size + batch.nbytes > PIECES.looked_up_bytes):
-            yield pa.concat_batches(pending)
-            pending, rows, size = [], 0, 0
+        if pending and (rows + batch.num_rows > most_rows or size + batch.nbytes > most_bytes):
+            combined, pending, rows, size = pa.concat_batches(pending), [], 0, 0
+            yield combined
         if batch.num_rows:
             pending.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.compact.compaction_task import CompactionTask
@@ -19,7 +20,9 @@ from paimon_cli.jobs.table_change import NewFiles, expiry_noticed
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import MIN_MEMORY
-from paimon_cli.write.sorted_write import SortOrder
+
+if TYPE_CHECKING:
+    from paimon_cli.write.sorted_write import SortOrder
 
 
 def run_bucket_tasks(

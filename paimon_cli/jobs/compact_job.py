@@ -30,7 +30,6 @@ from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.range_compaction import RangeCommits
 from paimon_cli.jobs.round_plan import CompactionPlan, plan_compaction
-from paimon_cli.jobs.stale_buckets import move_all_stale_files
 from paimon_cli.jobs.table_change import NewFiles, Shield, expiry_noticed, ran_on
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -167,7 +166,11 @@ class _Compaction:
         plan = self.ready if only is None and self.ready is not None else self._plan(self.request, "", only)
         if not self.request.pays_for_counts(plan.size_to_move):
             return plan, Outcome()
-        outcome = move_all_stale_files(self.context, self.shield) if plan.mixed else Outcome()
+        outcome = Outcome()
+        if plan.mixed:
+            from paimon_cli.jobs.stale_buckets import move_all_stale_files  # it reads and writes rows, which others do not
+
+            outcome = move_all_stale_files(self.context, self.shield)
         if plan.unfinished is not None and not (outcome.conflicts or outcome.failures):
             self._finish_rescale(plan.unfinished, plan.size_to_move, outcome)
         return plan, outcome

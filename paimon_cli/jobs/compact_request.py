@@ -18,10 +18,10 @@ from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.option_text import human_size, printable, shortened
 from paimon_cli.requests.compaction import CompactOptions
-from paimon_cli.write.sorted_write import ORDER, SortOrder
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.goal_merges import GoalChoices, GoalMerges
+    from paimon_cli.write.sorted_write import SortOrder
 
 States = dict[BucketId, PickState]
 """What a process remembers about a table's buckets from one plan to the next."""
@@ -77,7 +77,11 @@ class CompactRequest(CompactOptions):
     @property
     def order(self) -> SortOrder | None:
         """How to sort the rows of whole partitions, which replaces the strategy."""
-        return None if self.order_by is None else SortOrder(self.order_by, self.order_strategy or ORDER)
+        if self.order_by is None:
+            return None
+        from paimon_cli.write.sorted_write import ORDER, SortOrder  # only a compaction that sorts writes rows
+
+        return SortOrder(self.order_by, self.order_strategy or ORDER)
 
     def cuts_runs(self, context: TableContext) -> bool:
         """Whether runs of large buckets may be cut into ranges of keys before they are compacted."""

@@ -6,15 +6,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from paimon_cli.errors import UsageError
 from paimon_cli.installation import install_command
 from paimon_cli.jobs.engine import Engine, LocalEngine, Progress, WhyNotSpark, Work
 from paimon_cli.jobs.process import CONNECT_MODE, let_pandas_in, usable_cores
 from paimon_cli.options.option_text import human_size, parse_size
-from paimon_cli.write.table_writer import Written
-from paimon_cli.write.write_plan import Tallies, WritePlan
+
+if TYPE_CHECKING:
+    from paimon_cli.write.table_writer import Written
+    from paimon_cli.write.write_plan import Tallies, WritePlan
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,6 +6,7 @@ Cores and memory respect the limits of a container (cgroups 1 and 2).
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -41,6 +42,17 @@ def share_arenas() -> None:
 
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
+
+
+COLLECTED_OBJECTS = 20_000
+
+
+def collect_rarely() -> None:
+    """Let Python look for cycles of objects less often: at the start there are none, and the search took a tenth of its time.
+
+    Rows are in no cycles, so that memory is returned as before.
+    """
+    gc.set_threshold(COLLECTED_OBJECTS, *gc.get_threshold()[1:])
 
 
 def end_as_interrupted() -> None:
@@ -97,11 +109,13 @@ def _heeded(*numbers: int) -> list[int]:
 
 
 PANDAS, DATEUTIL = "pandas", "dateutil"
+ARROW_STORES = frozenset(f"pyarrow._{name}" for name in ("s3fs", "gcsfs", "azurefs", "hdfs"))
+"""Arrow's own clients of object stores, which `pyarrow.fs` imports if they are there: 4 MB that nothing here uses."""
 
 
 class _ImportBlocker(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name == PANDAS or (name.partition(".")[0] == DATEUTIL and _is_imported_by_arrow()):
+        if name == PANDAS or name in ARROW_STORES or (name.partition(".")[0] == DATEUTIL and _is_imported_by_arrow()):
             raise ModuleNotFoundError(f"{name} is not imported by this process", name=name)
         return None
 
@@ -118,7 +132,9 @@ _BLOCKER = _ImportBlocker()
 
 
 def keep_pandas_out() -> None:
-    """Make later imports of pandas fail, as if it were not installed. Call it before Arrow is used, which would import pandas."""
+    """Make later imports of pandas fail, and those of `ARROW_STORES`, as if they were not installed. Call it before Arrow is
+    used, which would import them.
+    """
     sys.meta_path.insert(0, _BLOCKER)
 
 

@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.bucket.stamped_files import delete_stamped_files
@@ -45,8 +45,10 @@ from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.options.option_catalog import Operation
 from paimon_cli.read.html_text import ShownAsTable, telling_fields
 from paimon_cli.storage.deletions import delete_all
-from paimon_cli.write.table_writer import Written
-from paimon_cli.write.write_plan import Tallies, WritePlan
+
+if TYPE_CHECKING:
+    from paimon_cli.write.table_writer import Written
+    from paimon_cli.write.write_plan import Tallies, WritePlan
 
 MAX_ATTEMPTS = 100
 LONGEST_WAIT_MILLIS = 1000

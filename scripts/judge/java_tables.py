@@ -4,7 +4,7 @@
 
 Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up of
 Java. Ours is the command, with the start of Python, from compiled modules as after an installation, and the processes that decode
-ORC. Both must leave the same rows.
+ORC. Both must leave the same rows. With `--floor` also the least that Python needs (`scripts.judge.floor`), and ours against it.
 """
 
 from __future__ import annotations
@@ -60,30 +60,36 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=20)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--loads", type=int, default=4)
+    parser.add_argument("--floor", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="java-tables-") as folder:
-        places = {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first")}
+        places = {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first", "floor")}
         names = [f"t{number}" for number in range(given.tables)]
         with closing(JavaPaimon(given.jars)) as writer:
             for number, name in enumerate(names):
                 writer.create(places["warm"] / name, _schema(number))
                 for load in range(given.loads):
                     writer.write(places["warm"] / name, _rows(given.rows, load), compact=False)
-        for side in ("java", "ours", "first"):
+        for side in ("java", "ours", "first", "floor"):
             shutil.copytree(places["warm"], places[side])
         with closing(JavaPaimon(given.jars)) as java:  # another one: rows in JSON take more memory than a compaction
             for name in names:
                 java.compact(places["warm"] / name, full=True)
             seconds = [_of_java(java, places["java"] / name) for name in names]
             theirs = {"cpu": round(sum(seconds), 2), "tables": seconds, "mb": memory_peak(java.process_id) >> 20}
-            _of_ours([places["first"] / names[0]])
-            ours = _of_ours([places["ours"] / name for name in names])
+            _use_of(_ours([places["first"] / names[0]]))
+            ours = _use_of(_ours([places["ours"] / name for name in names]))
+            floor = _use_of(["scripts.judge.floor", *(str(places["floor"] / name) for name in names)]) if given.floor else None
             differing = [name for name in names if _differ(java, places, name)]
-    ratios = {"cpu": round(ours["cpu"] / theirs["cpu"], 2), "memory": round(ours["mb"] / theirs["mb"], 2)}
+    ratios = _ratios(ours, theirs)
+    against_floor = (
+        {} if floor is None else {"floor": floor, "to_floor": _ratios(ours, floor), "floor_to_java": _ratios(floor, theirs)}
+    )
     shown = {
         "java": theirs,
         "ours": ours,
         "ratios": ratios,
+        **against_floor,
         "differing": differing,
         "machine": MACHINE,
         "load": os.getloadavg()[0],
@@ -98,10 +104,18 @@ def _of_java(java: JavaPaimon, table: Path) -> float:
     return round(java.cpu_seconds - before, 2)
 
 
-def _of_ours(tables: Sequence[Path]) -> dict[str, Any]:
-    """Compact the tables by one command; its use of the processor and of memory, with its decoders. Compiled modules are kept."""
+def _ratios(one: dict[str, Any], other: dict[str, Any]) -> dict[str, float]:
+    return {"cpu": round(one["cpu"] / other["cpu"], 2), "memory": round(one["mb"] / other["mb"], 2)}
+
+
+def _ours(tables: Sequence[Path]) -> list[str]:
+    return ["paimon_cli", "compact", *map(str, tables), "--strategy", "full", "--engine", "local"]
+
+
+def _use_of(program: Sequence[str]) -> dict[str, Any]:
+    """Run a module with its arguments; its use of the processor and of memory, with its children. Compiled modules are kept."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, "-m", "paimon_cli", "compact", *map(str, tables), "--strategy", "full", "--engine", "local"]
+    command = [sys.executable, "-m", *program]
     process, peak = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment), 0
     while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
         peak = max(peak, sum(map(_peak, [str(process.pid), *_children(process.pid)])))
@@ -113,10 +127,13 @@ def _of_ours(tables: Sequence[Path]) -> dict[str, Any]:
 
 
 def _children(process: int) -> list[str]:
-    """The numbers of the child processes."""
+    """The numbers of the child processes, without those that have not begun their program: their memory is that of the parent."""
     try:
-        return [number for task in Path(f"/proc/{process}/task").iterdir() for number in (task / "children").read_text().split()]
-    except OSError:  # it has just ended
+        tasks = Path(f"/proc/{process}/task").iterdir()
+        numbers = [number for task in tasks for number in (task / "children").read_text().split()]
+        program = Path(f"/proc/{process}/cmdline").read_bytes()
+        return [number for number in numbers if Path(f"/proc/{number}/cmdline").read_bytes() != program]
+    except OSError:  # one has just ended
         return []
 
 

@@ -258,6 +258,27 @@ def test_a_first_column_of_long_records_has_its_own_values() -> None:
     assert batch["g"].to_pylist() == [row["g"] for row in rows]
 
 
+@pytest.mark.parametrize("cut", [0, 20])
+def test_long_records_are_decoded_side_by_side_from_many_blocks_however_small_other_portions_are(
+    cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PIECES, "avro_block_rows", 3)
+    monkeypatch.setattr(PIECES, "avro_portion_bytes", 1)
+    monkeypatch.setattr(avro_rows, "decoded_records", None)
+    schema = table_schema(g="DOUBLE NOT NULL", s="STRING")
+    rows = [{"g": float(number), "s": "x" * (5_000 if number > 8 else 5)} for number in range(60)]
+    content = written(schema, table_of(schema, rows), codec="null").getvalue()
+    batches = avro_batches(io.BytesIO(content[: len(content) - cut]), ["g"], schema, 1_000)
+    sizes = [3, 3, 3, 51 - 3 * (cut > 0)]
+    assert [[row["g"] for row in next(batches).to_pylist()] for _ in sizes] == [
+        [row["g"] for row in rows[start : start + size]] for start, size in zip([0, 3, 6, 9], sizes, strict=True)
+    ]
+    if cut:
+        with pytest.raises(OSError, match="it is not a readable Avro file"):
+            next(batches)
+    assert next(batches, None) is None
+
+
 def test_bytes_that_are_no_records_are_tried_once() -> None:
     """Not at each of them, which took a minute for these."""
     types = ["int"] * 900 + [["null"]]

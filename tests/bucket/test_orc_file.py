@@ -8,6 +8,8 @@ import resource
 import shutil
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,6 +70,64 @@ def test_threads_have_a_process_each() -> None:
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda _: OrcFile(io.BytesIO(content())).read_stripe(0).num_rows, range(8)))
     assert found == [3] * 8 and 1 <= len(orc_file._idle) <= 2
+
+
+def test_two_threads_of_merges_share_a_process_and_a_third_starts_another() -> None:
+    """The first decoder is held at work until the second thread waits for it, and the third has found both."""
+    reads, requests = [threading.Event(), threading.Event()], orc_file._requests
+
+    def hold() -> None:
+        reads[0].set()
+        reads[1].wait(60)
+
+    held = Watched(content())
+    held.on_read = hold  # type: ignore[method-assign]
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(OrcFile, held, shares=True)
+        assert reads[0].wait(60)
+        second = pool.submit(OrcFile, io.BytesIO(content()), shares=True)
+        while not requests._waiting:
+            time.sleep(0.001)
+        assert pool.submit(OrcFile, io.BytesIO(content()), shares=True).result(60).nrows == 3
+        reads[1].set()
+        assert (first.result(60).nrows, second.result(60).nrows) == (3, 3)
+    assert len(orc_file._idle) == 2 and not requests._waiting and not requests._at_work
+
+
+def test_a_thread_that_waits_for_a_process_is_not_left_waiting_when_it_ends() -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        began.set()
+        goes_on.wait(60)
+        raise StorageUnavailable("the store is away")
+
+    failing = Watched(content())
+    failing.on_read = fail  # type: ignore[method-assign]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(OrcFile, failing, shares=True)
+        assert began.wait(60)
+        second = pool.submit(OrcFile, io.BytesIO(content()), shares=True)
+        while not orc_file._requests._waiting:
+            time.sleep(0.001)
+        goes_on.set()
+        with pytest.raises(StorageUnavailable):
+            first.result(60)
+        assert second.result(60).nrows == 3
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
+def test_a_stripe_in_batches_has_the_same_rows(batch_rows: int) -> None:
+    found = list(OrcFile(io.BytesIO(content())).stripe_batches(0, None, batch_rows))
+    assert [row for batch in found for row in batch.to_pylist()] == ROWS.to_pylist()
+    assert max(batch.num_rows for batch in found) == min(batch_rows, 3)
+
+
+def test_a_file_without_rows_has_no_stripe_and_an_empty_table_is_read() -> None:
+    sink = io.BytesIO()
+    orc.write_table(ROWS.slice(0, 0), sink)
+    file = OrcFile(sink)
+    assert sum(file.read_stripe(number).num_rows for number in range(file.nstripes)) == file.nrows == 0
 
 
 def test_the_process_imports_nothing_from_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

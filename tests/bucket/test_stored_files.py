@@ -197,7 +197,7 @@ def run(rows_and_sizes: list[tuple[int, int]]) -> SortedRun:
         ([[(500, 500), (500, 500)], [(1000, 1000)]], 40_000, 5_000),
         ([[(1000, 1000)]], 400, 512),
         ([[(1000, 1000)]], 1 << 40, 65536),
-        ([[(10, 10 * 1024)]], 1 << 40, 2048),  # no more than 8 MB a run
+        ([[(10, 10 * 128)]], 1 << 40, 2048),  # no more than 1 MB a run
         ([[(0, 4096)]], 1 << 30, 512),
     ],
 )
@@ -205,10 +205,16 @@ def test_batches_of_runs_fit_the_memory(runs: list[list[tuple[int, int]]], memor
     assert batch_rows([run(one) for one in runs], memory) == expected
 
 
+@pytest.mark.parametrize(("runs", "expected"), [(1, 2048), (2, 1024), (4, 512), (64, 512)])
+def test_the_runs_of_a_compaction_share_one_budget_down_to_a_quarter_megabyte_each(runs: int, expected: int) -> None:
+    assert batch_rows([run([(10, 10 * 128)])] * runs, 1 << 40, compacts=True) == expected
+    assert batch_rows([run([(10, 10 * 128)])] * runs, 1 << 40) == 2048
+
+
 def test_batches_of_wide_rows_hold_some_values_of_each_column() -> None:
     """A batch of few rows costs as much for each column as one of many."""
     wide = [run([(10, 10 * 1024)])]
-    assert batch_rows(wide, 1 << 40, columns=10) == 2048
+    assert batch_rows(wide, 1 << 40, columns=10) == 512
     assert batch_rows(wide, 1 << 40, columns=512) == 4096
     assert batch_rows(wide, 4096 * 1000, columns=512) == 1000, "the memory of the merge is the limit all the same"
 
