@@ -266,7 +266,8 @@ def simulate(
     is applied on top. `compare`: also try other triggers, size ratios and amplification limits. A compaction round follows
     every `compact_every` commits.
     """
-    from paimon_cli.inspect.compaction_scenarios import history_workload, scenarios, workload_shape
+    from paimon_cli.inspect.compaction_scenarios import scenarios, workload_shape
+    from paimon_cli.inspect.replayed_commits import history_workload
     from paimon_cli.lsm.compaction_simulation import synthetic_workload
     from paimon_cli.options.option_text import counted
     from paimon_cli.options.table_options import TableOptions
