@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-LONGEST = 10
+LONGEST_PAUSE = 10
 """A state counts for at most so many times the typical time between commits to a bucket. Otherwise a single pause, a night or the
 age of a partition to which nobody writes any more, would decide about the mean."""
 
@@ -54,7 +54,7 @@ class SeenRuns:
             for millis, states in zip(lasting, self._states.values(), strict=True)
         ]
         means = np.array([*self._means, *last])
-        weights = np.minimum(np.array([*self._millis, *(max(millis, typical) for millis in lasting)]), LONGEST * typical)
+        weights = np.minimum(np.array([*self._millis, *(max(millis, typical) for millis in lasting)]), LONGEST_PAUSE * typical)
         if not len(means):
             return 0.0
         return float(np.average(means, weights=weights if weights.any() else None))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paimon_cli.inspect.compaction_scenarios import scenario_row
 from paimon_cli.inspect.replayed_commits import file_overhead, history_workload
+from paimon_cli.lsm.compaction_simulation import SimulatedWorkload
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.metadata.snapshot import COMPACT
 from tests.inspect.small_tables import small_table
@@ -25,7 +27,7 @@ def test_a_replay_says_what_the_table_did(tmp_path: Path) -> None:
     after = [snapshot for snapshot, is_followed in zip(snapshots, follows, strict=True) if not is_followed][1:]
     runs = [count_runs(entry.file for entry in context.manifests.live_entries(snapshot)) for snapshot in after]
     written = sum(row.bytes_after for row in table.compactions())
-    workload = history_workload(context)
+    workload: SimulatedWorkload[Any] = history_workload(context)
     replayed = scenario_row(workload, context.options, {})
     assert workload.lag == 0
     assert replayed.read_amplification == pytest.approx(sum(runs) / len(runs), rel=0.1) and replayed.most_runs == max(runs)

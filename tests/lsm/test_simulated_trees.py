@@ -117,7 +117,7 @@ class Found:
             (changes, changes[0][0] + max(millis, typical))
             for changes, millis in zip(self.changes.values(), lasting, strict=True)
         ]
-        most, means, weights = 0, [], []
+        most, means, weights = 0, list[float](), list[float]()
         for changes, end in [*self.ended, *open_ones]:
             begin = changes[0][0]
             moments = range(begin, int(end)) or [begin]
@@ -221,7 +221,7 @@ def test_universal_compaction(
     assert sum(result.reasons.values()) == len(done)
     assert result.write_amplification == (round((flushed + compacted) / flushed, 2) if flushed else 0.0)
     mean, most = found.of(commits[-1].millis if commits else 0)
-    assert (result.most_runs, result.read_amplification) == (most, pytest.approx(mean, abs=0.0051))
+    assert result.most_runs == most and result.read_amplification == pytest.approx(mean, abs=0.0051)
     assert result.space_amplification == _mean(space, 1.0)
     assert result.space_amplification_at_end == round(_space([run for _, run in tree.runs] for tree in trees.values()), 2)
 
