@@ -176,7 +176,8 @@ CUTS_NOTHING = {
     "how much a message or a report shows": {
         "api/dead_letters": "MOST_SHOWN",
         "api/ingest_target": "MAX_LISTED",
-        "jobs/table_cost": "SHOWN_COMBINATIONS",
+        "inspect/stored_bytes": "SHOWN_COMBINATIONS",
+        "inspect/report_cost": "SHOWN_OWNERS",
         "jobs/service/ledger_watcher": "MAX_WARNINGS",
         "jobs/service/service_turn": "_LEAST_GROWTH _MOST_GROWTH",
         "inspect/daily_growth": "MAX_GROWTH_SNAPSHOTS",
@@ -245,6 +246,7 @@ CUTS_NOTHING = {
         "jobs/replayed_history": "MOST_FILES MOST_ENTRIES",
         "jobs/trigger_replays": "MOST_REPLAYS",
         "inspect/against_triggers": "MOST_SNAPSHOTS",
+        "inspect/replayed_commits": "MEASURED_COMPACTIONS",
         "jobs/service/upkeep": "VERSION_BYTES",
         "lsm/rent_or_buy": "bytes_per_merge most_runs",
         "lsm/replayed_merges": "LEAST_COMMITS MOST_COMMITS",

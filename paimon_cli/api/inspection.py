@@ -199,18 +199,23 @@ class Inspection(OpenedTable):
     def report(
         self, html: str, *, force: bool = False, snapshot: Point | None = None, argument: str | None = None
     ) -> WrittenReport:
-        """Write the state and history of the table as one HTML page to a file or URL.
+        """Write the state and history of the table as one HTML page to a file or URL, with what keeps its bytes, and what the
+        services of its warehouse did in the last week.
 
         `force`: replace an existing file; `snapshot`: show the files and the history at this one; `argument`: the name of the
         table in commands.
         """
         from paimon_cli import __version__
+        from paimon_cli.catalog.warehouse_ledger import ledger_of_table
         from paimon_cli.inspect.report_figures import report_figures
         from paimon_cli.inspect.report_page import report_page
+        from paimon_cli.inspect.spent_on_table import spent_on_table
         from paimon_cli.storage.whole_file import whole_file
 
         table = self.supported
-        figures = report_figures(table, self.name, argument or table.layout.argument, self._snapshot_id(snapshot))
+        found = ledger_of_table(table)
+        spent = None if found is None else spent_on_table(*found)
+        figures = report_figures(table, self.name, argument or table.layout.argument, self._snapshot_id(snapshot), spent)
         page = report_page(figures, __version__).encode(errors="replace")
         with whole_file(html, table.place.store_options, self.context.random, replace=force) as sink:
             sink.write(page)
@@ -266,7 +271,8 @@ def simulate(
     is applied on top. `compare`: also try other triggers, size ratios and amplification limits. A compaction round follows
     every `compact_every` commits.
     """
-    from paimon_cli.inspect.compaction_scenarios import history_workload, scenarios, workload_shape
+    from paimon_cli.inspect.compaction_scenarios import scenarios, workload_shape
+    from paimon_cli.inspect.replayed_commits import history_workload
     from paimon_cli.lsm.compaction_simulation import synthetic_workload
     from paimon_cli.options.option_text import counted
     from paimon_cli.options.table_options import TableOptions

@@ -64,10 +64,10 @@ class LedgerTotal:
     these buckets saves; `spent_bytes`: what they read and wrote for that. `read_bytes_before`, `read_bytes_after`: what a read of
     all rows fetched before the first and after the last compaction. `why`, `why_not`, `error`: of the last one.
 
-    `history_written`, `history_runs`: what compactions wrote since the first step, and the sorted runs of a bucket after a
-    commit, by the retained history, of any engine; `triggers_written`, `triggers_runs`: the same if Paimon's triggers had decided
-    at the first step and right after each commit, by a replay. None where nothing can be replayed: too many tables, no sorted
-    runs, or no history; `history_runs` and `triggers_runs` also where no commit followed.
+    `history_written`, `history_runs`: what compactions wrote since the first step, and the sorted runs that readers found in a
+    bucket after a commit, weighed by time, by the retained history, of any engine; `triggers_written`, `triggers_runs`: the same
+    if Paimon's triggers had decided at the first step and after each commit, by a replay. None where nothing can be replayed: too
+    many tables, no sorted runs, or no history; `history_runs` and `triggers_runs` also where no commit followed.
     """
 
     table: str

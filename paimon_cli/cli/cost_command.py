@@ -49,7 +49,7 @@ def cost(call: Call, *, options: Annotated[Given, CostOfTables]) -> None:
 
     paimon-cli cost --database shop --warehouse ./wh -o json
     """
-    from paimon_cli.jobs.table_cost import CostRow
+    from paimon_cli.inspect.stored_bytes import CostRow
 
     catalog = replace(call, changes_tables=False).catalog(False)
     costs = catalog.cost(**options, argument=call.pasted)

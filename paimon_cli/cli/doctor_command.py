@@ -73,7 +73,8 @@ def report(
     """Write the state and history of a table to one HTML page with charts.
 
     It says what a read costs and why, and shows levels and key ranges of buckets, amplification and size over time, bytes and
-    records of each commit, compaction debt, and findings. The page has no external references, fits telephones and paper,
+    records of each commit, compaction debt, findings, the bytes by what keeps them, and what services did in the last week, if
+    the warehouse has a ledger. The page has no external references, fits telephones and paper,
     supports light and dark themes, and has a table with the figures of each chart.
 
     paimon-cli report ./wh/shop.db/orders --html orders.html

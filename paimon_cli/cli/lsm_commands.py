@@ -103,7 +103,7 @@ def _lesson_after(explained: LsmExplanation) -> Iterator[str]:
     bucket = f"{lookup.partition} / bucket {lookup.bucket}" if lookup.partition else f"bucket {lookup.bucket}"
     yield ""
     yield "write amp  bytes written by flushes and compactions for each byte flushed"
-    yield "read amp   sorted runs that a reader merges, on average after a flush"
+    yield "read amp   sorted runs that a reader merges, on average between two flushes"
     yield "space amp  bytes stored for each byte that a full merge would store"
     yield ""
     writes = sorted((universal, leveled), key=lambda row: row.write_amplification)

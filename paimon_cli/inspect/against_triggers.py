@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.compaction_scenarios import history_workload
+from paimon_cli.inspect.replayed_commits import history_workload, seen_millis
 from paimon_cli.lsm.compaction_simulation import RunModel, SimulatedCommit, simulate
+from paimon_cli.lsm.seen_runs import SeenRuns
 from paimon_cli.lsm.sorted_runs import count_runs
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, EntryKind
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
@@ -20,8 +21,8 @@ MOST_SNAPSHOTS = 2_000
 class AgainstTriggers:
     """The commits since a moment as they were, and as the triggers would have gone on from the same state.
 
-    `written`: bytes that compactions wrote, without files of which only the level changed. `runs`: sorted runs of a bucket after
-    a commit that wrote to it, on the average; None if no commit did.
+    `written`: bytes that compactions wrote, without files of which only the level changed. `runs`: sorted runs that
+    readers find in a bucket after a commit that wrote to it, on the average, see `SeenRuns`; None if no commit did.
     """
 
     commits: int
@@ -54,9 +55,10 @@ def _as_it_was(context: TableContext, snapshots: list[Snapshot]) -> tuple[int, f
     live: dict[BucketId, dict[str, DataFileMeta]] = {}
     for entry in context.manifests.live_entries(snapshots[0]):
         live.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file
-    written, depths = 0, list[int]()
+    written, seen, moments = 0, SeenRuns(), seen_millis(snapshots)
+    is_written = False
     for snapshot in snapshots[1:]:
-        entries = context.manifests.delta_entries(snapshot)
+        entries, now = context.manifests.delta_entries(snapshot), moments[snapshot.id]
         removed = {entry.file.file_name for entry in entries if entry.kind == EntryKind.DELETE}
         for entry in entries:
             if entry.kind == EntryKind.DELETE:
@@ -68,6 +70,14 @@ def _as_it_was(context: TableContext, snapshots: list[Snapshot]) -> tuple[int, f
                 flushed.add(entry.bucket_id)
                 is_rewritten = snapshot.commit_kind == COMPACT and entry.file.file_name not in removed
                 written += entry.file.file_size if is_rewritten else 0
-        if snapshot.commit_kind != COMPACT:
-            depths += [count_runs(live[bucket_id].values()) for bucket_id in flushed]
-    return written, round(sum(depths) / len(depths), 2) if depths else None
+        is_compaction = snapshot.commit_kind == COMPACT
+        is_written |= bool(flushed) and not is_compaction
+        for bucket_id in {entry.bucket_id for entry in entries}:
+            runs = count_runs(live.get(bucket_id, {}).values())
+            if is_compaction:
+                seen.compacted(bucket_id, now, runs)
+            elif bucket_id in flushed:
+                seen.written(bucket_id, now, runs)
+            else:
+                seen.end(bucket_id, now)
+    return written, round(seen.mean(moments[snapshots[-1].id]), 2) if is_written else None

@@ -176,9 +176,14 @@ def figure(
 
 
 def table_of(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = (), summary: str = "The same as a table"
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Iterable[int] = (),
+    summary: str = "The same as a table",
+    *,
+    is_open: bool = False,
 ) -> str:
-    """A table in a page, collapsed below its `summary`; the columns `numbers` are aligned to the right."""
+    """A table in a page, collapsed below its `summary` unless it `is_open`; the columns `numbers` are aligned to the right."""
     right, right_aligned = frozenset(numbers), ' class="number"'
 
     def cell(tag: str, number: int, text: str) -> str:
@@ -188,7 +193,9 @@ def table_of(
     head = "".join(cell("th", number, title) for number, title in enumerate(titles))
     body = "".join(f"<tr>{''.join(cell('td', number, text) for number, text in enumerate(row))}</tr>\n" for row in rows)
     content = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
-    return f'<details><summary>{escape(summary)}</summary><div class="scroll">{content}</div></details>'
+    return (
+        f'<details{" open" if is_open else ""}><summary>{escape(summary)}</summary><div class="scroll">{content}</div></details>'
+    )
 
 
 def bars(rows: Sequence[Bar], sheet: Sheet = WIDE) -> Chart:

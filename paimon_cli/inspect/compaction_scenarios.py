@@ -14,6 +14,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.lsm_report import LsmRow, lsm_rows
+from paimon_cli.inspect.replayed_commits import file_overhead, history_workload, run_model
 from paimon_cli.lsm.compaction_simulation import (
     OnCommit,
     RunModel,
@@ -26,9 +27,8 @@ from paimon_cli.lsm.compaction_simulation import (
 )
 from paimon_cli.lsm.leveled_compaction import FANOUT, simulate_leveled
 from paimon_cli.lsm.simulated_bucket import Figures
-from paimon_cli.lsm.sorted_runs import SortedRun, sorted_runs
-from paimon_cli.metadata.data_file import DataFileMeta, EntryKind
-from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.lsm.sorted_runs import sorted_runs
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.injected import local_hour
 
@@ -101,57 +101,6 @@ def scenario_row(
     name = ", ".join(f"{key}={value}" for key, value in changed.items()) or AS_IS
     figures = {field.name: getattr(result, field.name) for field in fields(SimulationResult)}
     return ScenarioRow(scenario=name, options=dict(changed), **figures)
-
-
-def history_workload(context: TableContext, chosen: Sequence[Snapshot] | None = None) -> SimulatedWorkload[RunModel]:
-    """The table's history without its compactions: the files that each commit flushed, on top of the oldest snapshot.
-
-    `chosen`: these snapshots, oldest first; None for all.
-    Raises `UsageError` for tables without a primary key or without snapshots.
-    """
-    if not context.schema.primary_keys:
-        raise UsageError(
-            "the table has no primary key", "its files do not form an LSM tree", "describe a workload instead: --workload"
-        )
-    snapshots = chosen or [context.snapshots.get(number) for number in context.snapshots.ids()]
-    if not snapshots:
-        raise UsageError("the table has no snapshots", "there is no history to replay", "describe a workload instead: --workload")
-    states = bucket_files(context, snapshots[0])
-    totals = [state.total_buckets for state in states.values()]
-    begin: dict[Hashable, list[tuple[int, RunModel]]] = {
-        bucket_id: [(run.level, run_model(context, run.files)) for run in sorted_runs(state.files, context.key_of)]
-        for bucket_id, state in states.items()
-    }
-    commits = []
-    for snapshot in snapshots[1:]:
-        if snapshot.commit_kind == COMPACT:
-            continue
-        entries = context.manifests.delta_entries(snapshot)
-        flushed: dict[Hashable, list[DataFileMeta]] = {}
-        for entry in entries:
-            if entry.kind == EntryKind.ADD:
-                flushed.setdefault(entry.bucket_id, []).append(entry.file)
-                totals.append(entry.total_buckets)
-        emptied = frozenset(entry.bucket_id for entry in entries if entry.kind == EntryKind.DELETE)
-        runs = {bucket_id: runs_as_flushed(context, files) for bucket_id, files in flushed.items()}
-        commits.append(SimulatedCommit[RunModel](snapshot.time_millis, runs, emptied))
-    return SimulatedWorkload(commits, functools.partial(_merged, buckets=max(totals, default=1)), begin)
-
-
-def runs_as_flushed(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunModel]:
-    """The sorted runs, oldest first, as they were flushed."""
-    return [run_model(context, run.files) for run in reversed(sorted_runs(files, context.key_of))]
-
-
-def run_model(context: TableContext, files: Sequence[DataFileMeta]) -> RunModel:
-    """The model of a sorted run with these files, in key order."""
-    run = SortedRun(0, tuple(files))
-    low, high = context.key_of(files[0].min_key), context.key_of(files[-1].max_key)
-    return RunModel(run.row_count, run.size, low, high, any(file.delete_row_count != 0 for file in files))
-
-
-def _merged(runs: Sequence[RunModel], buckets: int) -> RunModel:
-    return merged_run(runs, buckets)
 
 
 def workload_shape(document: Mapping[str, Any]) -> WorkloadShape:
@@ -277,8 +226,11 @@ def _workload(context: TableContext, states: Mapping[tuple[str, int], BucketFile
         for run in reversed(sorted_runs(state.files, context.key_of)):
             flushed: dict[Hashable, list[RunModel]] = {bucket_id: [run_model(context, run.files)]}
             commits.append(SimulatedCommit[RunModel](0, flushed))
-    total = max(state.total_buckets for state in states.values())
-    return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total)), _RUNS
+    total, seen = (
+        max(state.total_buckets for state in states.values()),
+        [file for state in states.values() for file in state.files],
+    )
+    return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total, overhead=file_overhead(seen))), _RUNS
 
 
 def _leveled_rewrite(bucket: LsmRow, trigger: int, level_1: int) -> int:

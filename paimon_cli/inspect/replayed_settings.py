@@ -128,7 +128,7 @@ def _is_better(as_is: ScenarioRow, row: ScenarioRow, allowed: float = 1.0) -> bo
     """
     is_harmless = row.stalls <= as_is.stalls and row.space_amplification <= max(1.5, as_is.space_amplification * 1.2)
     writes_less = row.write_amplification < WORTH_IT * as_is.write_amplification
-    reads_as_well = row.read_amplification <= as_is.read_amplification * (1 + allowed * 0.25) + allowed * 0.5
+    reads_as_well = row.read_amplification <= as_is.read_amplification * (1 + allowed * 0.25) + allowed * 0.75
     reads_less = row.read_amplification < WORTH_IT * as_is.read_amplification
     writes_as_well = row.write_amplification <= as_is.write_amplification * (1 + allowed * 0.1)
     return is_harmless and ((writes_less and reads_as_well) or (reads_less and writes_as_well))

@@ -21,6 +21,8 @@ from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows, per
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.health_report import HealthRow, health_of
 from paimon_cli.inspect.lsm_report import RunRow, run_rows
+from paimon_cli.inspect.spent_on_table import SpentOnTable
+from paimon_cli.inspect.stored_bytes import StoredBytes
 from paimon_cli.inspect.table_description import TableDescription, describe_table
 from paimon_cli.inspect.version_report import SnapshotRow, snapshot_rows
 from paimon_cli.lsm.sorted_runs import count_runs, sorted_runs
@@ -126,7 +128,8 @@ class CompactionDebt:
 class ReportFigures:
     """All figures of a report page. `history` and `kinds` (snapshot id and commit kind) are oldest first.
 
-    `argument`: the table in commands. `at_snapshot`: None for the latest.
+    `argument`: the table in commands. `at_snapshot`: None for the latest. `stored`: now, by what keeps it. `spent`: by
+    services, None without a ledger.
     """
 
     name: str
@@ -145,10 +148,14 @@ class ReportFigures:
     history_ends: str
     kinds: tuple[tuple[int, str], ...]
     committers: tuple[CommitterRow, ...]
+    stored: StoredBytes
+    spent: SpentOnTable | None = None
 
 
-def report_figures(context: TableContext, name: str, argument: str, snapshot_id: int | None = None) -> ReportFigures:
-    """Read the figures from the table's metadata, without opening data files. `argument`: the table's name in commands.
+def report_figures(
+    context: TableContext, name: str, argument: str, snapshot_id: int | None = None, spent: SpentOnTable | None = None
+) -> ReportFigures:
+    """Read the figures from the table's metadata and a listing, without opening data files. `argument`: its name in commands.
 
     `snapshot_id`: the files and the history at this snapshot; the definition and the findings are always those of now.
     """
@@ -184,6 +191,8 @@ def report_figures(context: TableContext, name: str, argument: str, snapshot_id:
         history_ends=ends,
         kinds=tuple((past.id, past.commit_kind) for past in reversed(snapshots)),
         committers=tuple(_committers(snapshots)),
+        stored=StoredBytes.of(context, name),
+        spent=spent,
     )
 
 

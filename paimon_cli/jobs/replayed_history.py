@@ -15,7 +15,7 @@ import numpy as np
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.compaction_scenarios import run_model, runs_as_flushed
+from paimon_cli.inspect.replayed_commits import run_model, runs_as_flushed
 from paimon_cli.lsm.compaction_simulation import RunModel, SimulatedCommit, merged_run
 from paimon_cli.lsm.rent_or_buy import patience_of
 from paimon_cli.lsm.replayed_merges import LEAST_COMMITS, MOST_COMMITS, ReplayedTable

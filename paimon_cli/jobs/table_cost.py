@@ -13,48 +13,19 @@ from paimon_cli.inspect.daily_growth import GrowthRow, growth_by_day, retained_c
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.operation_cost import OperationCost, operation_costs
 from paimon_cli.inspect.price_table import PriceTable
+from paimon_cli.inspect.stored_bytes import CostRow, rows_by_owner
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.reclaim_job import Expiry, plan_expire
 from paimon_cli.maintain.expire_snapshots import bytes_to_write, files_to_delete_now, plan_expiry
 from paimon_cli.maintain.named_files import measured, total_size
-from paimon_cli.maintain.owners import (
-    BRANCH,
-    CONSUMER,
-    LIVE,
-    ORPHANS,
-    TAG,
-    Group,
-    OwnedFiles,
-    Owner,
-    find_owners,
-)
-from paimon_cli.maintain.owners import SNAPSHOTS as OLDER_SNAPSHOTS
+from paimon_cli.maintain.owners import BRANCH, CONSUMER, ORPHANS, TAG, OwnedFiles, Owner, find_owners
 from paimon_cli.maintain.retention import Retention, consumers
 from paimon_cli.requests.maintenance import ExpireOptions
 from paimon_cli.storage.redaction import shown_name
 
-SHOWN_COMBINATIONS = 20
-"""The most sets of several owners that are shown one by one, the largest first."""
-SEVERAL = "several owners"
 TRASH = "trash"
 ONCE_OLD = "once the files are a day old"
 """When orphan cleaning deletes what no version names."""
-
-
-@dataclass(frozen=True)
-class CostRow:
-    """Files of a table with the same owners, in bytes. The rows of a table add up to all files below its directory.
-
-    `owner`: `live` (the latest snapshot, with schemas, hints and records), `snapshots before N` (older ones alone), `tag NAME`,
-    `branch NAME`, `changelogs`, `consumer NAME`, what several of these keep (`snapshots before N, tag NAME`), `orphans`,
-    `uncommitted` (in no version, but younger than a day: a job may be writing them), or `other` (no part of a Paimon table).
-    A dropped table has one row, `trash`.
-    """
-
-    table: str
-    owner: str
-    files: int
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -133,7 +104,7 @@ def cost_of_table(context: TableContext, name: str, argument: str, progress: Pro
         name,
         owned.files,
         owned.size,
-        [*_rows(name, owned)],
+        [*rows_by_owner(name, owned)],
         [saving for saving in found if saving.files],
         growth_by_day(changes, name),
         _due_compaction(table, name, argument),
@@ -167,29 +138,6 @@ def _due_compaction(table: ExaminedTable, name: str, argument: str) -> Compactio
         sum(row.read_bytes for row in rewritten),
         f"paimon-cli compact {argument}",
     )
-
-
-def _rows(name: str, owned: OwnedFiles) -> Iterator[CostRow]:
-    """The live files first, then the other groups by size."""
-    groups = sorted(owned.groups, key=lambda group: (Owner(LIVE) not in group.owners, -group.size, _text(group, owned)))
-    combined = [group for group in groups if len(group.owners) > 1][SHOWN_COMBINATIONS:]
-    for group in groups:
-        if group not in combined:
-            yield CostRow(name, _text(group, owned), group.files, group.size)
-    if combined:
-        yield CostRow(name, SEVERAL, sum(group.files for group in combined), sum(group.size for group in combined))
-
-
-_ORDER = {kind: number for number, kind in enumerate((LIVE, OLDER_SNAPSHOTS, TAG, BRANCH))}
-
-
-def _text(group: Group, owned: OwnedFiles) -> str:
-    def text(owner: Owner) -> str:
-        if owner.kind == OLDER_SNAPSHOTS:
-            return f"snapshots before {owned.latest}" if owned.latest else owner.kind
-        return f"{owner.kind} {shown_name(owner.name)}" if owner.name else owner.kind
-
-    return ", ".join(map(text, sorted(group.owners, key=lambda owner: (_ORDER.get(owner.kind, len(_ORDER)), owner.name))))
 
 
 @dataclass

@@ -13,6 +13,7 @@ import numpy as np
 
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, CompactionPicker
+from paimon_cli.lsm.seen_runs import SeenRuns
 from paimon_cli.lsm.simulated_bucket import FiguresT, Merge, Rolling, SimulatedRun, compacted
 from paimon_cli.lsm.universal_compaction import RunSize
 from paimon_cli.metadata.table_mode import KEYED_FILE_SIZE
@@ -56,8 +57,11 @@ class RunModel:
         return RunModel(rows, size, self.low, files[-1].high, any(file.has_deletes for file in files))
 
 
-def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
-    """The estimated result of merging the runs. Integer keys are assumed to be spread evenly over the buckets."""
+def merged_run(runs: Sequence[RunModel], buckets: int, overhead: int = 0) -> RunModel:
+    """The estimated result of merging the runs. Integer keys are assumed to be spread evenly over the buckets.
+
+    `overhead`: the bytes of a file besides those of its rows. Of the runs only one keeps them.
+    """
     low, high = min(run.low for run in runs), max(run.high for run in runs)
     min_rows, total = _min_rows(runs), sum(run.rows for run in runs)
     key_space = _possible_keys(low, high, buckets)
@@ -69,8 +73,9 @@ def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
         for run in runs:
             absent *= 1 - min(run.rows, key_space) / key_space
         rows = max(min_rows, min(total, round(key_space * (1 - absent))))
-    size = sum(run.size for run in runs)
-    return RunModel(rows, round(size * rows / total) if total else 0, low, high, any(run.has_deletes for run in runs))
+    of_rows = sum(max(0, run.size - overhead) for run in runs)
+    size = overhead + round(of_rows * rows / total) if total else 0
+    return RunModel(rows, size, low, high, any(run.has_deletes for run in runs))
 
 
 def _possible_keys(low: Key, high: Key, buckets: int) -> int | None:
@@ -107,11 +112,16 @@ class SimulatedCommit(Generic[FiguresT]):
 
 @dataclass(frozen=True)
 class SimulatedWorkload(Generic[FiguresT]):
-    """Commits to simulate. `begin`: the runs of each bucket before the first commit, newest first, with their levels."""
+    """Commits to simulate. `begin`: the runs of each bucket before the first commit, newest first, with their levels.
+
+    `lag`: for how long (millis) readers see a commit without the compaction that follows it: 0 where writers compact, None if
+    that is not known, so until the next commit.
+    """
 
     commits: Sequence[SimulatedCommit[FiguresT]]
     merge: Merge[FiguresT]
     begin: Mapping[Hashable, Sequence[tuple[int, FiguresT]]] = field(default_factory=dict)
+    lag: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -119,9 +129,9 @@ class SimulationResult:
     """What a simulation has counted.
 
     `write_amplification`: bytes written by flushes and compactions, divided by those of flushes. `read_amplification`,
-    `most_runs`: sorted runs of a bucket after a commit that wrote to it, on average and at most. `space_amplification`,
-    `space_amplification_at_end`: bytes stored, divided by bytes if fully merged, on average and at the end. `stalls`: flushes
-    that would have waited at `num-sorted-run.stop-trigger`.
+    `most_runs`: sorted runs that readers find in a bucket after a commit that wrote to it, on average and at most, see
+    `SeenRuns`. `space_amplification`, `space_amplification_at_end`: bytes stored, divided by bytes if fully merged, on average
+    and at the end. `stalls`: flushes that would have waited at `num-sorted-run.stop-trigger`.
     """
 
     commits: int
@@ -180,17 +190,19 @@ class _Simulation(Generic[FiguresT]):
             for bucket_id, runs in workload.begin.items()
         }
         self._states = dict.fromkeys(self._buckets, NEVER_PICKED)
+        self._lag, self._now = workload.lag, 0
         self.count_anew()
 
     def count_anew(self) -> None:
         self._commits = self._flushed = self._compacted = self._full = self._stalls = 0
-        self._depths: list[int] = []
+        self._seen = SeenRuns()
         self._reasons: dict[str, int] = {}
 
     def take(self, commit: SimulatedCommit[FiguresT]) -> None:
-        self._commits += 1
+        self._commits, self._now = self._commits + 1, commit.millis
         for bucket_id in commit.emptied:
             self._buckets[bucket_id] = []
+            self._seen.end(bucket_id, commit.millis)
         for bucket_id, runs in commit.flushed.items():
             bucket = self._buckets.setdefault(bucket_id, [])
             for run in runs:
@@ -200,25 +212,28 @@ class _Simulation(Generic[FiguresT]):
                     bucket = self._buckets[bucket_id]
                 bucket.insert(0, SimulatedRun(0, (run,), commit.millis))
                 self._flushed += run.size
-            self._depths.append(len(bucket))
+            self._seen.written(bucket_id, commit.millis, len(bucket))
 
     def compact_all(self, now: int) -> None:
         for bucket_id in self._buckets:
-            self._compact(bucket_id, now)
+            if self._compact(bucket_id, now) and self._lag is not None:
+                self._seen.compacted(bucket_id, now + self._lag, len(self._buckets[bucket_id]))
 
-    def _compact(self, bucket_id: Hashable, now: int) -> None:
+    def _compact(self, bucket_id: Hashable, now: int) -> bool:
+        """Do what is picked; returns whether anything was."""
         bucket = self._buckets[bucket_id]
         max_level = max([self._options.num_levels - 1, *(run.level for run in bucket)])
         picker = CompactionPicker.of(self._options, max_level, self._hour_of(now))
         sizes = [RunSize(run.level, run.size) for run in bucket]
         pick, self._states[bucket_id] = picker.pick(sizes, now, self._states.get(bucket_id, NEVER_PICKED))
         if pick is None or (pick.run_count == 1 and bucket[0].level == pick.output_level):
-            return
+            return False
         done = compacted(bucket[: pick.run_count], pick.output_level, max_level, self._merge, self._rolling, now)
         self._compacted += done.written
         self._full += pick.run_count == len(bucket)
         self._reasons[pick.reason] = self._reasons.get(pick.reason, 0) + 1
         self._buckets[bucket_id] = [done.run, *bucket[pick.run_count :]]
+        return True
 
     def space_amplification(self) -> float:
         """Bytes stored, divided by bytes if fully merged: 1.0 if no key is stored twice."""
@@ -236,8 +251,8 @@ class _Simulation(Generic[FiguresT]):
             full_compactions=self._full,
             stalls=self._stalls,
             write_amplification=round(written / self._flushed, 2) if self._flushed else 0.0,
-            read_amplification=round(sum(self._depths) / len(self._depths), 2) if self._depths else 0.0,
-            most_runs=max(self._depths, default=0),
+            read_amplification=round(self._seen.mean(self._now), 2),
+            most_runs=self._seen.most,
             space_amplification=round(sum(space) / len(space), 2) if space else 1.0,
             space_amplification_at_end=round(self.space_amplification(), 2),
             reasons=self._reasons,

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.lsm.compaction_simulation import SPACE_SAMPLES, RunModel, SimulatedWorkload, SimulationResult
+from paimon_cli.lsm.compaction_simulation import SPACE_SAMPLES, RunModel, SimulatedCommit, SimulatedWorkload, SimulationResult
+from paimon_cli.lsm.seen_runs import SeenRuns
 
 FANOUT = 10
 """The size limit of a level, divided by that of the level above."""
@@ -41,13 +42,9 @@ def simulate_leveled(workload: SimulatedWorkload[RunModel], trigger: int, base_s
     space: list[float] = []
     sample_interval = max(1, len(workload.commits) // SPACE_SAMPLES)
     for number, commit in enumerate(workload.commits, start=1):
-        for bucket_id in commit.emptied:
-            tree.buckets[bucket_id] = LeveledBucket()
-        for bucket_id, runs in commit.flushed.items():
-            for run in runs:
-                tree.flush(bucket_id, run)
-        for bucket in tree.buckets.values():
-            tree.compact(bucket)
+        tree.take(commit)
+        for bucket_id in tree.buckets:
+            tree.compact(bucket_id, commit.millis)
         if number % sample_interval == 0:
             space.append(tree.space_amplification())
     return tree.result(len(workload.commits), space)
@@ -59,7 +56,7 @@ class _LeveledTree:
     def __init__(self, workload: SimulatedWorkload[RunModel], trigger: int, base_size: int) -> None:
         self._merge, self._trigger, self._base_size = workload.merge, trigger, base_size
         self._flushed = self._compacted = self._full = 0
-        self._depths: list[int] = []
+        self._seen, self._lag, self._now = SeenRuns(), workload.lag, 0
         self._reasons: dict[str, int] = {}
         self.buckets: dict[Hashable, LeveledBucket] = {
             bucket_id: self._begin([run for _, run in runs]) for bucket_id, runs in workload.begin.items()
@@ -77,13 +74,24 @@ class _LeveledTree:
     def _limit(self, level: int) -> int:
         return self._base_size * FANOUT ** (level - 1)
 
-    def flush(self, bucket_id: Hashable, run: RunModel) -> None:
-        bucket = self.buckets.setdefault(bucket_id, LeveledBucket())
-        bucket.level_0.insert(0, run)
-        self._flushed += run.size
-        self._depths.append(len(bucket.runs))
+    def take(self, commit: SimulatedCommit[RunModel]) -> None:
+        self._now = commit.millis
+        for bucket_id in commit.emptied:
+            self.buckets[bucket_id] = LeveledBucket()
+            self._seen.end(bucket_id, commit.millis)
+        for bucket_id, runs in commit.flushed.items():
+            bucket = self.buckets.setdefault(bucket_id, LeveledBucket())
+            bucket.level_0[:0] = reversed(runs)
+            self._flushed += sum(run.size for run in runs)
+            self._seen.written(bucket_id, commit.millis, len(bucket.runs))
 
-    def compact(self, bucket: LeveledBucket) -> None:
+    def compact(self, bucket_id: Hashable, now: int) -> None:
+        bucket = self.buckets[bucket_id]
+        self._compact(bucket)
+        if self._lag is not None:
+            self._seen.compacted(bucket_id, now + self._lag, len(bucket.runs))
+
+    def _compact(self, bucket: LeveledBucket) -> None:
         if len(bucket.level_0) >= self._trigger:
             self._full += not bucket.levels.keys() - {1}
             merged = self._merge([*bucket.level_0, *(bucket.levels[level] for level in (1,) if level in bucket.levels)])
@@ -126,8 +134,8 @@ class _LeveledTree:
             full_compactions=self._full,
             stalls=0,
             write_amplification=round((self._flushed + self._compacted) / self._flushed, 2) if self._flushed else 0.0,
-            read_amplification=round(sum(self._depths) / len(self._depths), 2) if self._depths else 0.0,
-            most_runs=max(self._depths, default=0),
+            read_amplification=round(self._seen.mean(self._now), 2),
+            most_runs=self._seen.most,
             space_amplification=round(sum(space) / len(space), 2) if space else 1.0,
             space_amplification_at_end=round(self.space_amplification(), 2),
             reasons=self._reasons,

@@ -13,6 +13,11 @@ from paimon_cli.api.ledger import LedgerRow, LedgerTotal
 from paimon_cli.cli.app import app
 from paimon_cli.cli.columns import columns_of
 from paimon_cli.cli.output import records
+from paimon_cli.inspect.spent_on_table import spent_on_table
+from paimon_cli.maintain.ledger import Ledger
+from paimon_cli.options.option_text import human_size
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.jobs.test_leases import HandClock
 
 
 def run(*arguments: str, code: int = 0) -> tuple[str, str]:
@@ -40,6 +45,30 @@ def test_the_ledger_of_a_warehouse_is_shown(warehouse: Path) -> None:
     assert "3 sorted runs merged away" in shown
     assert total["triggers_written"] > 0 and total["history_runs"] is None, "the triggers would have merged the same runs"
     assert "written by compactions, Paimon's triggers would have written" in shown, "no commit followed"
+
+
+def test_the_page_of_a_table_has_the_sums_of_the_last_week(warehouse: Path) -> None:
+    page, table = warehouse / "page.html", str(warehouse / "shop.db/orders")
+    (total,) = json.loads(run("ledger", "show", "--since", "7d", "--warehouse", str(warehouse), "-o", "json")[0])["items"]
+    for arguments in ((table,), ("shop.orders", "--warehouse", str(warehouse))):
+        run("report", *arguments, "--html", str(page), "--force")
+        text = page.read_text()
+        assert "What services did in the last 7 days" in text
+        cells = (str(total["steps"]), "0", human_size(total["bytes_read"]), human_size(total["bytes_written"]))
+        assert "".join(f'<td class="number">{cell}</td>' for cell in cells) in text
+    Table.create(warehouse / "shop.db/other", columns=["id BIGINT"])
+    run("report", str(warehouse / "shop.db/other"), "--html", str(page), "--force")
+    assert "The ledger of the warehouse has nothing about this table for that time." in page.read_text()
+
+
+def test_a_damaged_ledger_spoils_no_page(warehouse: Path) -> None:
+    """An object that cannot be read is not counted, which the page says."""
+    page, ledger = warehouse / "page.html", warehouse / ".paimon-cli/ledger"
+    (ledger / "round-1795900000000-4e70b9b3-9542-4b2f-90ad-1df7db5cf6fd-1").write_bytes(b"[" * 99_999)
+    found = spent_on_table(Ledger(LocalStorage(), str(warehouse), HandClock(1_795_900_001_000)), "shop.orders")
+    assert found is not None and "1 object of the ledger cannot be read" in found.problem
+    run("report", str(warehouse / "shop.db/orders"), "--html", str(page))
+    assert "What services did in the last 7 days" in page.read_text()
 
 
 def test_figures_are_rounded() -> None:

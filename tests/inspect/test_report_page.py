@@ -11,10 +11,12 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.inspect import report_cost
 from paimon_cli.inspect import report_figures as figures_module
 from paimon_cli.inspect.charts import LABELS, NARROW, Axis, Bar, Line, Part, bars, binned, lines, nice_ceiling
 from paimon_cli.inspect.report_figures import RANDOM_USERS, Moment, ReportFigures, report_figures
 from paimon_cli.inspect.report_page import _ends
+from paimon_cli.options.option_text import human_size
 from tests.goldens import golden_table
 
 SHAPE = pa.schema([pa.field("p", pa.string(), nullable=False), pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
@@ -292,3 +294,38 @@ def test_long_labels_fit_left_of_their_bars() -> None:
     shown = label.rpartition("</text>")[0].rpartition(">")[2]
     assert shown.startswith("p=m") and shown.endswith(" / bucket 17") and f"<title>{name}</title>" in label
     assert 6.8 * len(shown) <= LABELS - 8, "pixels of an average letter"
+
+
+def test_bytes_by_what_keeps_them_are_those_of_cost(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    table.write(rows(range(20)))
+    table.tags.create("first <i>")
+    table.write(rows(range(30)))
+    table.compact(strategy="full")
+    (Path(table.url.removeprefix("file://")) / "p=a" / "bucket-0" / "data-lost-0.parquet").write_bytes(b"12345")
+    text, page = page_of(table, tmp_path)
+    cost = table.cost()
+    assert len(cost.rows) >= 4 and "What is stored, and what keeps it" in page.texts
+    for row in cost.rows:
+        place = page.texts.index(row.owner)
+        assert page.texts[place + 1 : place + 4 : 2] == [f"{row.files:,}", f"{row.bytes:,}"]
+    assert f"{cost.files:,} files of {human_size(cost.bytes)}" in text and "<i>" not in text
+    assert "What services did" not in text, "the table is in no warehouse"
+
+
+def test_what_a_damaged_version_keeps_is_not_told(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    table.write(rows(range(20)))
+    table.tags.create("a")
+    (Path(table.url.removeprefix("file://")) / "tag" / "tag-a").write_text("{")
+    assert any(each.startswith("It cannot be told what keeps the files") for each in page_of(table, tmp_path)[1].texts)
+
+
+def test_many_owners_are_added_up(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for number in range(report_cost.SHOWN_OWNERS + 4):
+        table.write(rows(range(3)))
+        table.tags.create(f"t{number}")
+    page = page_of(table, tmp_path)[1]
+    others = len(table.cost().rows) - report_cost.SHOWN_OWNERS
+    assert others > 0 and f"{others} others" in page.texts

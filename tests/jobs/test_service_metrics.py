@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 import threading
 import time
@@ -16,10 +17,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
+from paimon_cli.compact.compaction_task import SkippedBucket
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.jobs.compact_summary import CompactSummary
-from paimon_cli.jobs.round_plan import BucketFigures
+from paimon_cli.jobs.round_plan import BucketFigures, CompactionPlan
 from paimon_cli.jobs.service import metrics_server
 from paimon_cli.jobs.service.metrics_server import MOST_CONNECTIONS, listening, parse_address
 from paimon_cli.jobs.service.service_metrics import STALE_SECONDS, MetricsFile, ServiceMetrics
@@ -106,6 +108,28 @@ def test_values_under_paimons_names_and_our_own(metrics: ServiceMetrics) -> None
     )
     assert found['paimon_cli_storage_requests_total{kind="deletions"}'] == 7
     assert found["process_resident_memory_bytes"] > 0
+
+
+def test_what_is_left_of_a_budget_and_the_best_score(metrics: ServiceMetrics) -> None:
+    """A budget is known from turns, a score from plans; what a round did not look at stays as it was."""
+
+    def found() -> tuple[float | None, float | None]:
+        with listening(metrics, "127.0.0.1:0") as url:
+            values = samples(get(url, "/metrics")[2])
+        of = '{table="a.b"}'
+        return values.get(f"paimon_cli_budget_left_bytes{of}"), values.get(f"paimon_cli_best_score{of}")
+
+    def left(bucket: int, score: float | None) -> SkippedBucket:
+        return SkippedBucket(b"", bucket, 2, "later", score=score)
+
+    assert found() == (None, None), "a service without goal and budget has neither"
+    plan = CompactionPlan(4, (left(0, 1.5), left(1, 2.5), left(2, math.inf), left(3, None)))
+    metrics.table_done(TableRound("a.b", RoundState.OVER_BUDGET, replace(SUMMARY, plan=plan), budget_left=70))
+    assert found() == (70, 2.5)
+    metrics.table_done(TableRound("a.b", RoundState.NOTHING, is_new=False))
+    assert found() == (70, 2.5)
+    metrics.table_done(TableRound("a.b", RoundState.NOTHING, budget_left=0))
+    assert found() == (0, None), "nothing is worth a merge any more"
 
 
 def test_totals_grow_and_vanished_tables_go(metrics: ServiceMetrics) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload
+from paimon_cli.inspect.compaction_scenarios import ScenarioRow
 from paimon_cli.inspect.findings.examined_table import MANY_SMALL_FILES, RECENT, ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
@@ -27,6 +27,7 @@ from paimon_cli.inspect.findings.finding import (
     rule,
     well,
 )
+from paimon_cli.inspect.replayed_commits import history_workload
 from paimon_cli.inspect.replayed_settings import WORTH_IT, judged_settings
 from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot

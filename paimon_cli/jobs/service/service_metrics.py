@@ -16,6 +16,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.ingest.changes.read_lag import NO_LAG, ReadLag
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.round_plan import NO_BUCKETS, BucketFigures
+from paimon_cli.jobs.service.ledger_watcher import best_score
 from paimon_cli.jobs.service.service_turn import Findings
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP, UpkeepDone
@@ -50,6 +51,8 @@ class _TableFigures:
     failures: int = 0
     upkeep: UpkeepDone = NOT_KEPT_UP
     left_bytes: int = 0
+    budget_left: int | None = None
+    score: float | None = None
     last_files: tuple[int, int] = (0, 0)
     last_bytes: tuple[int, int] = (0, 0)
     last_buckets: int = 0
@@ -65,6 +68,8 @@ class _TableFigures:
         self.failures += done.error is not None and done.state != RoundState.GONE
         self.upkeep += done.upkeep
         self.left_bytes = done.left.size
+        self.budget_left = self.budget_left if done.budget_left is None else done.budget_left
+        self.score = best_score(summary.plan.decisions) if done.is_new else self.score
         if done.state != RoundState.COMPACTED:
             return
         self.compactions += 1
@@ -252,6 +257,12 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
             "Bytes of buckets that need a compaction and were left to a later turn or run.",
             table.left_bytes,
         ),
+        (
+            "paimon_cli_budget_left_bytes",
+            "Bytes of the budget of the table that were not taken after its last turn; tables may share one.",
+            table.budget_left,
+        ),
+        ("paimon_cli_best_score", "The highest score that a goal gave to a merge of the table at its last plan.", table.score),
     ]
 
 
