@@ -164,6 +164,8 @@ def is_worth_noting(done: TableRound) -> bool:
     """Whether a table was changed, could not be, or has work left, or a turn that found nothing has taken from a budget."""
     if done.state in (RoundState.COMPACTED, RoundState.CLEANED) or done.upkeep != NOT_KEPT_UP:
         return True
+    if done.summary.has_changed or done.lost_read:  # before the table was dropped
+        return True
     if (done.upkeep_bytes and done.budget_left is not None) or done.upkeep_seconds:
         return True
     is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET) or done.is_unfinished
@@ -174,7 +176,7 @@ def step_of(done: TableRound) -> LedgerStep:
     """What a round did to a table, as a step of the ledger."""
     summary, figures = done.summary, done.figures
     decisions = summary.plan.decisions
-    works = by_urgency(decisions) if summary.buckets else []
+    works = [work for work in by_urgency(decisions) if work.bucket_id not in summary.unfinished] if summary.buckets else []
     tasks = [work for work in works if isinstance(work, CompactionTask)]
     return LedgerStep(
         table=_cut(shown_name(done.table)),

@@ -289,7 +289,7 @@ def _judged(total: TableRound, findings: tuple[Finding, ...] | PaimonError | Non
 def _both(before: TableRound, done: TableRound) -> TableRound:
     """What two rounds did to a table."""
     sizes = ("files_before", "files_after", "bytes_before", "bytes_after", "bytes_read", "bytes_written")
-    names = ("buckets", "stale_files", "conflicts", "snapshots", "seconds", *sizes)
+    names = ("buckets", "regrouped", "stale_files", "conflicts", "snapshots", "seconds", *sizes)
     sums = {name: getattr(before.summary, name) + getattr(done.summary, name) for name in names}
     rescaled_to = done.summary.rescaled_to or before.summary.rescaled_to
     summary: CompactSummary = replace(done.summary, **sums, rescaled_to=rescaled_to)
