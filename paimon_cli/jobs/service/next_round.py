@@ -12,6 +12,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.round_plan import CompactionPlan, apply_limits
 from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
+from paimon_cli.jobs.service.policy_hooks import with_hooks_judged
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_turn import Turn, look
 from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
@@ -167,7 +168,7 @@ def _next_step(plan: CompactionPlan, expiring: Sequence[str]) -> str:
 
 def _lines(table: ServedTable, context: TableContext | None) -> tuple[str, ...]:
     """The lines of the policy that count, with their places. `context`: the table without its policy, if it is open."""
-    judged = judged_settings(table.policy, None) if context is None else judged_for(table.policy, context)
+    judged = with_hooks_judged(judged_settings(table.policy, None) if context is None else judged_for(table.policy, context))
     return tuple(
         f"{each.setting.key}: {each.setting.text} ({each.setting.place})" for each in judged if each.effect == Effect.IN_FORCE
     )
