@@ -247,8 +247,10 @@ def test_explain_fails_with_its_only_table_and_names_one_of_several(warehouse: P
 def test_explain_shows_the_decision_with_its_arithmetic(warehouse: Path) -> None:
     policy(warehouse, "databases:\n  shop:\n    caps: {bytes: 5 b}\n")
     (row,) = items("policy", "explain", "shop", "--warehouse", warehouse)
-    assert (row["decision"], row["left_buckets"]) == ("nothing to do", 1)
-    assert "> 5 (--max-bytes, caps.bytes)" in str(row["why_not"]) and row["policy"] == ["caps.bytes: 5 b (policy.yaml:3)"]
+    assert (row["decision"], row["left_buckets"]) == ("above its caps", 1)
+    assert "> 5 (--max-bytes, caps.bytes); it waits until that is at least" in str(row["why_not"]) and row["policy"] == [
+        "caps.bytes: 5 b (policy.yaml:3)"
+    ]
     policy(warehouse, "{}")
     (row,) = items("policy", "explain", warehouse / "shop.db/orders")
     assert (row["decision"], row["buckets"], row["policy"]) == ("compact", 1, [])

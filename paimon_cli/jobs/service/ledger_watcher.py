@@ -114,9 +114,10 @@ class LedgerWatcher:
         left = [each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_over_budget]
         if any(each.reason.startswith(TOO_MANY_RUNS) for each in left):
             self._warn_once(f"{shown_name(done.table)} has buckets above the cap on runs that the budget does not suffice for")
-        if done.beyond_budget:
-            name = shown_name(done.table)
-            self._warn_once(f"{name}: {done.beyond_budget}; it is passed over until then", f"beyond the budget: {name}")
+        name = shown_name(done.table)
+        for what, beyond in (("budget", done.beyond_budget), ("caps", done.beyond_caps)):
+            if beyond:
+                self._warn_once(f"{name}: {beyond}; it is passed over until then", f"beyond the {what}: {name}")
         if done.uncompacted:
             self._warn_once(f"{shown_name(done.table)} is not compacted: {done.uncompacted}")
         self.inner.table_done(done)
@@ -168,7 +169,7 @@ def is_worth_noting(done: TableRound) -> bool:
         return True
     if (done.upkeep_bytes and done.budget_left is not None) or done.upkeep_seconds:
         return True
-    is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET) or done.is_unfinished
+    is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET, RoundState.OVER_CAPS) or done.is_unfinished
     return is_left or done.state in (RoundState.FAILED, RoundState.TRY_AGAIN)
 
 

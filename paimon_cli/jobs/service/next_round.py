@@ -28,7 +28,7 @@ from paimon_cli.storage.time_bounds import look_at_each
 
 
 class NextStep:
-    """What the next round begins with in a table; `RoundState.NOTHING` and `OVER_BUDGET` are others."""
+    """What the next round begins with in a table; `RoundState.NOTHING`, `OVER_BUDGET` and `OVER_CAPS` are others."""
 
     COMPACT = "compact"
     EXPIRE = "expire"
@@ -162,8 +162,10 @@ def _next_step(plan: CompactionPlan, expiring: Sequence[str]) -> str:
         return NextStep.COMPACT
     if expiring:
         return NextStep.EXPIRE
-    is_over = any(isinstance(decision, SkippedBucket) and decision.is_over_budget for decision in plan.decisions)
-    return RoundState.OVER_BUDGET if is_over else RoundState.NOTHING
+    skipped = [decision for decision in plan.decisions if isinstance(decision, SkippedBucket)]
+    if any(decision.is_over_budget for decision in skipped):
+        return RoundState.OVER_BUDGET
+    return RoundState.OVER_CAPS if any(decision.is_over_cap for decision in skipped) else RoundState.NOTHING
 
 
 def _lines(table: ServedTable, context: TableContext | None) -> tuple[str, ...]:

@@ -79,6 +79,8 @@ def take(
     begins once the time of the budget is over. Findings of the plan are counted again if they may be gone.
     """
     context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
+    if not turn.has_compaction:
+        done.left, done.account.summary = left_of(turn.over_caps), turn.nothing_compacted
     taken = _Steps(turn, context, request, engine, progress, states, shield, plan_seconds, done)
     steps = {COMPACTION: taken.compact, EXPIRY: taken.expire, ORPHANS: taken.clean}
     for name in turn.steps:
