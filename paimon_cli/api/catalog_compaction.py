@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
     from paimon_cli.catalog.warehouse_policy import Policies
     from paimon_cli.history.table_context import TableContext
+    from paimon_cli.jobs.compact_summary import CompactionAccount
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.round_plan import CompactionPlan
     from paimon_cli.jobs.service.budget import Budget
@@ -126,16 +127,19 @@ class Compaction(OpenedCatalog):
         failed table, as soon as it is known. `shield`: holds signals back during a commit. Of several tables, one whose
         metadata gives no answer in time (`table-timeout`, an option of the catalog) has failed.
         """
+        from paimon_cli.jobs.compact_summary import CompactionAccount
         from paimon_cli.jobs.service.table_round import RoundState, TableRound, raise_failures, rounds_of_damage
 
         metastore = self._metastore
         seconds, finished, damaged = look_seconds(chosen, metastore), list[TableRound](), list[PaimonError]()
         with self.runtime.engine_running(chosen.parallelism) as engine:
             for table in chosen_tables(chosen, self._locate, metastore, self.branch, damaged.append):
+                account = CompactionAccount()
                 try:
-                    done = self._compacted(table, chosen, engine, seconds)
-                except PaimonError as error:
-                    done = TableRound(table.name, RoundState.FAILED, error=error)
+                    done = self._compacted(table, chosen, engine, seconds, account)
+                except PaimonError as error:  # other buckets of the table may have been committed
+                    summary = account.summary
+                    done = TableRound(table.name, RoundState.FAILED, summary, error, summary.plan.figures)
                 finished.append(done)
                 if chosen.on_compacted is not None:
                     chosen.on_compacted(done)
@@ -143,8 +147,10 @@ class Compaction(OpenedCatalog):
         raise_failures(finished)
         return finished
 
-    def _compacted(self, table: ChosenTable, chosen: CompactingTables, engine: Engine, seconds: float) -> TableRound:
-        """Compact one table. `seconds`: the time to open it, and that of each plan."""
+    def _compacted(
+        self, table: ChosenTable, chosen: CompactingTables, engine: Engine, seconds: float, account: CompactionAccount
+    ) -> TableRound:
+        """Compact one table. `seconds`: the time to open it, and that of each plan. `account`: as of `run_compact`."""
         from paimon_cli.jobs.compact_job import run_compact
         from paimon_cli.jobs.compact_request import CompactRequest
         from paimon_cli.jobs.service.table_round import RoundState, TableRound
@@ -159,7 +165,7 @@ class Compaction(OpenedCatalog):
         context = within(seconds, opened, table.name)
         request = CompactRequest.of(chosen, unknown_buckets_allowed=chosen.is_listed)
         progress = self.runtime.new_progress()
-        summary = run_compact(context, request, engine, progress, shield=chosen.shield, plan_seconds=seconds)
+        summary = run_compact(context, request, engine, progress, shield=chosen.shield, plan_seconds=seconds, account=account)
         return TableRound(
             table.name, RoundState.COMPACTED if summary.buckets else RoundState.NOTHING, summary, figures=summary.plan.figures
         )

@@ -25,7 +25,7 @@ class PolicyRow:
     """A line of a policy. `level`, `pattern`: whom it is for; `source`, `line`: where it stands.
 
     `effect`: `in force`, `overridden` by a later line, `no effect` on the table, or `refused` in this file; `why`: the reason, if
-    it does not count.
+    it does not count, or hooks of it are left out.
     """
 
     key: str
@@ -64,14 +64,18 @@ class PolicyBook:
 
     @takes(PolicyOf)
     def show(self, of: PolicyOf) -> list[PolicyRow]:
-        """The lines that are about a table or a database, or all lines, in the order in which they count."""
+        """The lines that are about a table or a database, or all lines, in the order in which they count.
+
+        Raises `NotFound` for a table or database that does not exist.
+        """
         from paimon_cli.catalog.warehouse_policy import name_of_place, own_rules, policy_of_place, policy_of_warehouse
+        from paimon_cli.jobs.service.policy_hooks import with_hooks_judged
         from paimon_cli.maintain.policy import LEVEL_NOUNS, Policy, Setting, TablePolicy
         from paimon_cli.maintain.policy_effect import Effect, JudgedSetting, judged_for
 
         def rows(judged: list[JudgedSetting], refused: list[Setting]) -> list[PolicyRow]:
             why = "only the user's own configuration may set it"
-            both = [*judged, *(JudgedSetting(setting, Effect.REFUSED, why) for setting in refused)]
+            both = [*with_hooks_judged(judged), *(JudgedSetting(setting, Effect.REFUSED, why) for setting in refused)]
             return [
                 PolicyRow(s.key, s.text, LEVEL_NOUNS[s.level], s.pattern, s.source, s.line, each.effect, each.why)
                 for each in both
@@ -81,6 +85,8 @@ class PolicyBook:
         catalog, name = self._catalog, of.table
         own = own_rules(catalog._options.get(PROFILE) or catalog.runtime.profile)
         if name is None or self._is_database(name):
+            if name is not None:
+                catalog._metastore.database(name)  # raises for one that does not exist, as `explain` does
             whole = [policy_of_warehouse(catalog._metastore).policy(), own]
             policies = whole if name is None else [policy.about(name, None) for policy in whole]
             lines = [setting for policy in policies for setting in policy.settings]

@@ -193,12 +193,15 @@ class CompactedTable:
 
 
 def summary_line(table: str, summary: CompactSummary) -> str:
-    if not summary.has_changed:
-        return f"{table}: nothing to compact"
+    return f"{table}: {summary_text(summary) if summary.has_changed else 'nothing to compact'}"
+
+
+def summary_text(summary: CompactSummary) -> str:
+    """What a compaction has changed."""
     buckets = counted(summary.rescaled_to or 0, "bucket")
     finished = f"an interrupted rescale to {buckets} finished" if summary.rescaled_to else ""
     if finished and not (summary.buckets or summary.stale_files):
-        return f"{table}: {finished}, {ran(summary)}"
+        return f"{finished}, {ran(summary)}"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
     files = f"{counted(summary.files_before, 'file')} -> {summary.files_after}"
     sizes = f"{human_size(summary.bytes_before)} -> {human_size(summary.bytes_after)}"
@@ -207,4 +210,4 @@ def summary_line(table: str, summary: CompactSummary) -> str:
     changed += f", {counted(summary.stale_files, 'file')} with an old bucket count moved" if summary.stale_files else ""
     changed += f", {finished}" if finished else ""
     done = f"{counted(summary.buckets, 'bucket')}{changed}, {files}, {sizes}{conflicts}"
-    return f"{table}: snapshot {ids}, {done}, {ran(summary)}"
+    return f"snapshot {ids}, {done}, {ran(summary)}"

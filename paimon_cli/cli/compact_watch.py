@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 from paimon_cli.cli.output import OutputFormat
 from paimon_cli.cli.results import note
 from paimon_cli.cli.service_log import JsonLog, RoundLines, ServiceLog, SilentLog, now_millis
-from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.api.catalog import Catalog
     from paimon_cli.cli.command import Call
-    from paimon_cli.jobs.service.commit_hook import HookTarget
     from paimon_cli.jobs.service.table_round import ServiceWatcher, TableRound
     from paimon_cli.jobs.table_change import Shield
-    from paimon_cli.maintain.policy import Policy
 
 _TEXT, _JSON = "text", "json"
 """Choices of `--log-format`."""
@@ -132,42 +129,23 @@ def _hooked(call: Call, outlook: Outlook, log: ServiceLog, has_policy: bool) -> 
     from paimon_cli.catalog.metastore.configuration_files import PROFILE
     from paimon_cli.catalog.metastore.settings import read_settings
     from paimon_cli.catalog.warehouse_policy import own_rules
-    from paimon_cli.jobs.service.commit_hook import HOOK_SETTING, CommitHook, HookedWatcher, HookTarget
+    from paimon_cli.jobs.service.commit_hook import HOOK_SETTING, CommitHook, HookedWatcher, HookTarget, close_all
+    from paimon_cli.jobs.service.policy_hooks import targets_of
     from paimon_cli.storage.injected import SystemClock
 
     of_all = outlook.hook or read_settings(call.warehouse, call.catalog_options).values.get(HOOK_SETTING)
     own = own_rules(call.catalog_options.get(PROFILE)) if has_policy else None
-    parsed = [] if own is None else _targets(own, of_all, log.warn)
+    parsed = [] if own is None else targets_of(own, of_all, log.warn)
     if of_all is not None:
         parsed.append((HookTarget.parse(of_all), lambda table: True))
     watcher: ServiceWatcher = log
+    hooks = list[CommitHook]()
     with contextlib.ExitStack() as stack:
+        stack.callback(close_all, hooks)
         for target, about in parsed:
-            hook = CommitHook(target, log.warn)
-            stack.callback(hook.close)
-            watcher = HookedWatcher(watcher, hook, SystemClock(), about)
+            hooks.append(CommitHook(target, log.warn))
+            watcher = HookedWatcher(watcher, hooks[-1], SystemClock(), about)
         yield watcher
-
-
-def _targets(own: Policy, of_all: str | None, warn: Callable[[str], None]) -> list[tuple[HookTarget, Callable[[str], bool]]]:
-    """The hooks of the user's policy, each with the function that says which tables it is about, without that `of_all` tables.
-
-    One that cannot be used is left out, with a warning that names its lines: the tables of other lines are served all the same.
-    """
-    from paimon_cli.catalog.warehouse_policy import own_hooks
-    from paimon_cli.jobs.service.commit_hook import HookTarget
-    from paimon_cli.maintain.policy import PolicyKey
-
-    found = []
-    for hook, about in own_hooks(own).items():
-        if hook == of_all:
-            continue
-        try:
-            found.append((HookTarget.parse(hook), about))
-        except UsageError as error:
-            places = [line.place for line in own.settings if line.key == PolicyKey.HOOKS and hook in line.value]
-            warn(f"the hook of {', '.join(places)} is left out: {error.why}")
-    return found
 
 
 @contextlib.contextmanager

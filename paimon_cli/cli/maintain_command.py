@@ -54,8 +54,8 @@ def maintain(
     by the defaults of Paimon: those older than 1 h, except the latest 10. Orphans are deleted from an age of one day on. A table
     that another service is compacting is waited for as long as its lease lives. With --database, dropped tables whose time is
     over are deleted from the trash. The policy of the warehouse (`paimon-cli policy`) may set goals, budgets, windows and longer
-    retention. Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget,
-    otherwise with the code of what failed; the other tables are maintained all the same.
+    retention. Exits with 0 if all is well, with 4 if findings are left, or work or checks that did not fit into --budget or the
+    caps of the policy, otherwise with the code of what failed; the other tables are maintained all the same.
 
     paimon-cli maintain ./wh/shop.db/orders --yes
 
@@ -76,7 +76,7 @@ def maintain(
         if dry_run:
             if overdue := _overdue(catalog, options):
                 _say_of_trash(call, f"{_overdue_text(overdue)} to delete from the trash")
-            return bool(overdue) or any(row.has_work for row in planned)
+            return bool(overdue) or any(row.has_work or row.beyond_buckets for row in planned)
         if call.is_for_people and asks():
             for row in planned:
                 _say_row(row, True, _BUDGET)
@@ -237,10 +237,9 @@ def _parts(row: MaintainedTable, is_plan: bool, scarce: str) -> list[str]:
     parts += upkeep_texts(row.upkeep, *(("to expire", "to delete") if is_plan else ("expired", "deleted")))
     if row.default_retention is not None:
         parts.append(f"no retention of its own, so snapshots expire by {row.default_retention}")
-    if row.left_buckets:
-        parts.append(f"{counted(row.left_buckets, 'bucket')} of {human_size(row.left_bytes)} left for the next run")
-    if row.beyond_budget:
-        parts.append(row.beyond_budget)
+    if later := row.left_buckets - row.beyond_buckets:
+        parts.append(f"{counted(later, 'bucket')} of {human_size(row.left_bytes - row.beyond_bytes)} left for the next run")
+    parts += [beyond for beyond in (row.beyond_budget, row.beyond_caps) if beyond]
     if row.uncompacted:
         parts.append(f"not compacted: {row.uncompacted}")
     if row.left:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.cli.compact_view import summary_line
+from paimon_cli.cli.compact_view import summary_text
 from paimon_cli.cli.output import OutputFormat, check_fields, envelope
 from paimon_cli.cli.results import counted, human_size, printable, rfc3339, warn
 from paimon_cli.errors import UsageError
@@ -140,13 +140,10 @@ def now_millis() -> int:
 
 def table_text(done: TableRound) -> str | None:
     """The log text for a table; None if there is nothing to report."""
-    if done.error is not None:
-        return f"{done.table}: {done.state}: {done.error.message}"
-    kept = "; ".join(upkeep_texts(done.upkeep))
-    if not done.summary.has_changed:
-        return f"{done.table}: {kept}" if kept else None
-    line = summary_line(done.table, done.summary)
-    return f"{line}; {kept}" if kept else line
+    failed = [] if done.error is None else [f"{done.state}: {done.error.message}"]
+    did = [summary_text(done.summary)] if done.summary.has_changed else []
+    parts = [*failed, *did, *upkeep_texts(done.upkeep)]
+    return f"{done.table}: {'; '.join(parts)}" if parts else None
 
 
 def left_tables(done: ServiceRound) -> dict[str, int]:

@@ -115,7 +115,8 @@ class CompactionTask:
 class SkippedBucket:
     """A bucket that is not compacted, and why. `runs`, `files`, `size` (bytes): of the whole bucket. `waits_for_turn`: it needs a
     compaction, but other tables come first. `is_over_budget`: it needs one, for which the budget of the run is too small;
-    `is_over_cap`: for which the limits of a round are too small. `score`: that of its best merge, under a goal.
+    `is_over_cap`: for which the limits of a round are too small. `is_beyond`: no later round or run takes it either, unless what
+    limits them grows. `score`: that of its best merge, under a goal.
     """
 
     partition: bytes
@@ -128,6 +129,7 @@ class SkippedBucket:
     waits_for_turn: bool = False
     is_over_budget: bool = False
     is_over_cap: bool = False
+    is_beyond: bool = False
     score: float | None = None
 
     @property

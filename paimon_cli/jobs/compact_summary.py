@@ -9,6 +9,7 @@ from paimon_cli.history.waiting_records import waiting_rows
 from paimon_cli.jobs.compact_outcome import Outcome, rewritten_files
 from paimon_cli.jobs.round_plan import CompactionPlan
 from paimon_cli.jobs.table_change import Summary
+from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
@@ -25,6 +26,7 @@ class CompactSummary(Summary):
     `regrouped`: partitions whose buckets were split or merged; the new ones are among the `buckets`.
 
     `waiting_records`: stored records in the chosen buckets that reads still do not show, because they wait for a compaction.
+    `unfinished`: the buckets of the plan that were not compacted, after a conflict or a failure.
     """
 
     buckets: int = 0
@@ -44,6 +46,7 @@ class CompactSummary(Summary):
     engine_reason: str = ""
     seconds: float = 0.0
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
+    unfinished: frozenset[BucketId] = field(default=frozenset(), repr=False)
 
     @property
     def has_changed(self) -> bool:
@@ -77,6 +80,7 @@ class CompactSummary(Summary):
             waiting_records=max(0, plan.figures.waiting_records - shown),
             **run,
             plan=plan,
+            unfinished=frozenset((*outcome.conflicts, *outcome.failures)),
         )
 
 

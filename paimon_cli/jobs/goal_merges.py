@@ -166,7 +166,7 @@ class GoalMerges:
             return MergeChoice(None, why="one run" if merges.runs == 1 else f"{merges.runs} runs, none of which can be merged")
         score, best = max(scored, key=lambda pair: pair[0])
         if best.cost > self.most_bytes and score >= 1:
-            why = f"a merge reads {best.cost} bytes, more than the whole budget of {int(self.most_bytes)}"
+            why = f"a merge reads {best.cost} bytes, more than the {int(self.most_bytes)} that the budget and caps.bytes allow"
         elif not score and math.isfinite(merges.hours_left):
             why = f"its partition expires in {merges.hours_left:.1f} h, before a merge would pay"
         else:

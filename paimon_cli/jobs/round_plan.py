@@ -273,15 +273,17 @@ def apply_limits(decisions: Sequence[Decision], limits: CompactRequest) -> tuple
             left = _left(task, f"this round already has {limits.max_buckets} buckets (--max-buckets, caps.buckets)")
             later[task.bucket_id] = replace(left, is_over_cap=True)
         elif limits.max_bytes is not None and size + task.read_size > limits.max_bytes:
-            left = _left(task, f"{size} + {task.read_size} bytes > {limits.max_bytes} (--max-bytes, caps.bytes)")
-            later[task.bucket_id] = replace(left, is_over_cap=True)
+            is_beyond = task.read_size > limits.max_bytes
+            needs = f"; it waits until that is at least {task.read_size}b" if is_beyond else ""
+            left = _left(task, f"{size} + {task.read_size} bytes > {limits.max_bytes} (--max-bytes, caps.bytes){needs}")
+            later[task.bucket_id] = replace(left, is_over_cap=True, is_beyond=is_beyond)
         elif limits.budget_bytes is not None and size + task.read_size > limits.budget_bytes - _held(task, owed):
             says = limits.budget_says or f"{size} + {task.read_size} bytes > {limits.budget_bytes} that are left of --budget"
             is_beyond = limits.budget_whole is not None and task.read_size > limits.budget_whole
             if is_beyond and limits.merges is None:
                 says = f"it reads {task.read_size} bytes, and the whole budget suffices for {limits.budget_whole}"
             left = _left(task, says)
-            later[task.bucket_id] = replace(left, is_over_budget=True)
+            later[task.bucket_id] = replace(left, is_over_budget=True, is_beyond=is_beyond)
         elif limits.turn_bytes is not None and turn and turn + task.read_size > limits.turn_bytes:
             later[task.bucket_id] = replace(_left(task, "other tables are waiting for their turn"), waits_for_turn=True)
         else:

@@ -64,6 +64,7 @@ def test_show_says_which_line_counts(warehouse: Path, monkeypatch: pytest.Monkey
             ("retention.snapshots", "2 d", str(own), 5, "in force"),
         ]
     assert [row["line"] for row in items("policy", "show", "shop", "--warehouse", warehouse)] == [2, 3, 6, 5]
+    (warehouse / "other.db").mkdir()
     assert items("policy", "show", "other", "--warehouse", warehouse)[-1]["line"] == 3
     assert len(items("policy", "show", "--warehouse", warehouse)) == 4
 
@@ -246,8 +247,10 @@ def test_explain_fails_with_its_only_table_and_names_one_of_several(warehouse: P
 def test_explain_shows_the_decision_with_its_arithmetic(warehouse: Path) -> None:
     policy(warehouse, "databases:\n  shop:\n    caps: {bytes: 5 b}\n")
     (row,) = items("policy", "explain", "shop", "--warehouse", warehouse)
-    assert (row["decision"], row["left_buckets"]) == ("nothing to do", 1)
-    assert "> 5 (--max-bytes, caps.bytes)" in str(row["why_not"]) and row["policy"] == ["caps.bytes: 5 b (policy.yaml:3)"]
+    assert (row["decision"], row["left_buckets"]) == ("above its caps", 1)
+    assert "> 5 (--max-bytes, caps.bytes); it waits until that is at least" in str(row["why_not"]) and row["policy"] == [
+        "caps.bytes: 5 b (policy.yaml:3)"
+    ]
     policy(warehouse, "{}")
     (row,) = items("policy", "explain", warehouse / "shop.db/orders")
     assert (row["decision"], row["buckets"], row["policy"]) == ("compact", 1, [])
@@ -274,6 +277,48 @@ def test_a_hook_that_cannot_be_used_stops_no_other(warehouse: Path, monkeypatch:
     _, said = run("maintain", "--watch", "--max-rounds", 1, "--warehouse", warehouse, "--yes")
     assert "the hook of own.yaml:4 is left out: there is no such program: no-such-program" in said
     assert json.loads(told.read_text())["table"] == "shop.orders"
+
+
+def test_show_and_explain_say_of_hooks_what_maintain_says(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = warehouse.parent / "own.yaml"
+    lines = {
+        "shop.a": "no-such-program --token swordfish",
+        "shop.b": "https://me:swordfish@example.com/x",
+        "shop.c": """'echo "half'""",
+        "shop.d": "''",
+        "shop.e": "[tee -a /dev/null, no-such-program]",
+        "shop.f": "tee -a /dev/null",
+        "shop.orders": "no-such-program",
+    }
+    own.write_text("policy:\n  tables:\n" + "".join(f"    {name}: {{hooks: {hook}}}\n" for name, hook in lines.items()))
+    monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
+    rows = {str(row["pattern"]): row for row in items("policy", "show", "--warehouse", warehouse)}
+    assert {name: row["effect"] for name, row in rows.items()} == {
+        name: "in force" if name in ("shop.e", "shop.f") else "no effect" for name in lines
+    }
+    _, said = run("maintain", "--watch", "--max-rounds", 1, "--warehouse", warehouse, "--yes")
+    for number, name in enumerate(lines, 3):
+        why = str(rows[name]["why"])
+        if name == "shop.f":
+            assert not why
+        elif name == "shop.e":
+            assert why == "left out: hook 2: there is no such program: no-such-program"
+        else:
+            reason = why.removeprefix("left out: ")
+            (line,) = (line for line in said.splitlines() if f"own.yaml:{number}" in line)
+            assert f" is left out: {reason}" in line and "swordfish" not in why
+    (row,) = items("policy", "show", "shop.orders", "--warehouse", warehouse)
+    assert row["effect"] == "no effect"
+    (decision,) = items("policy", "explain", "shop.orders", "--warehouse", warehouse)
+    assert decision["policy"] == []
+
+
+def test_show_and_explain_know_which_databases_exist(warehouse: Path) -> None:
+    policy(warehouse, "catalog: {windows: 00:00-24:00}\n")
+    for what in ("show", "explain"):
+        _, said = run("policy", what, "nodb", "--warehouse", warehouse, code=3)
+        assert "there is no database nodb" in said
+        run("policy", what, "shop", "--warehouse", warehouse)
 
 
 def test_without_a_warehouse_there_is_no_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

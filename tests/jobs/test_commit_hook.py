@@ -23,6 +23,7 @@ from paimon_cli.jobs.service.commit_hook import (
     CommitHook,
     HookFailed,
     HookTarget,
+    close_all,
     events_of,
 )
 from paimon_cli.jobs.service.service_metrics import ServiceMetrics
@@ -38,6 +39,7 @@ class Target(HookTarget):
     shown = "target"
 
     def __init__(self, *failures: Exception, held: threading.Event | None = None) -> None:
+        self.is_stopped = False
         self.failures, self.held, self.events = list(failures), held, list[Any]()
 
     def deliver(self, event: bytes) -> None:
@@ -46,6 +48,9 @@ class Target(HookTarget):
         if self.failures:
             raise self.failures.pop(0)
         self.events.append(json.loads(event))
+
+    def stop(self) -> None:
+        self.is_stopped = True
 
 
 def told(target: HookTarget, *events: dict[str, Any], most_queued: int = 1000) -> tuple[list[str], CommitHook]:
@@ -103,7 +108,7 @@ def test_a_hook_that_hangs_holds_nothing_up_and_its_queue_is_bounded() -> None:
         hook.offer({**EVENT, "snapshot": number})
     hook.close(0.1)
     assert time.monotonic() - began < 3
-    assert hook.dropped >= 4989 and len(warnings) < 20 and "not delivered" in warnings[-1]
+    assert target.is_stopped and hook.dropped >= 4989 and len(warnings) < 20 and "not delivered" in warnings[-1]
     held.set()
 
 
@@ -245,3 +250,52 @@ def test_each_commit_of_a_turn_is_an_event(tmp_path: Path) -> None:
     (event,) = events_of(TableRound("shop.t", RoundState.CLEANED, expired_by=(9,)), 0)
     assert (event["snapshot"], event["kind"]) == (9, "OVERWRITE")
     assert list(events_of(TableRound("shop.t", RoundState.NOTHING), 0)) == []
+
+
+def is_running(number: int) -> bool:
+    """Whether the process exists and is not merely to be waited for."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def test_a_command_that_still_runs_when_the_service_ends_is_ended_with_its_children(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    work = f"child = os.fork()\nif child: open({str(out)!r}, 'w').write(f'{{os.getpid()}} {{child}} ')\ntime.sleep(300)"
+    warnings = list[str]()
+    slow = CommandHook(CommandHook.parse(script(tmp_path, work)).arguments, "x", seconds=300)
+    hook = CommitHook(slow, warnings.append)
+    hook.offer(EVENT)
+    ends = time.monotonic() + 30
+    while not (out.exists() and out.read_text().endswith(" ")) and time.monotonic() < ends:
+        time.sleep(0.05)
+    numbers = [int(word) for word in out.read_text().split()]
+    assert len(numbers) == 2 and all(is_running(number) for number in numbers)
+    hook.close(0.1)
+    while any(is_running(number) for number in numbers) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not any(is_running(number) for number in numbers)
+    assert "1 event not delivered" in warnings[0]
+
+
+def test_no_command_starts_after_the_service_has_ended(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    target = CommandHook.parse(script(tmp_path, f"open({str(out)!r}, 'w')"))
+    target.stop()
+    with pytest.raises(HookFailed, match="the service has ended"):
+        target.deliver(b"{}")
+    assert not out.exists()
+
+
+def test_all_hooks_share_the_time_at_the_end() -> None:
+    class Asked:
+        def __init__(self) -> None:
+            self.seconds = list[float]()
+
+        def close(self, seconds: float) -> None:
+            self.seconds.append(seconds)
+
+    moments, hooks = iter([100.0, 101.0, 109.0, 130.0]), [Asked(), Asked(), Asked()]
+    close_all(cast(list[CommitHook], hooks), 10.0, lambda: next(moments))
+    assert sorted(seconds for hook in hooks for seconds in hook.seconds) == [0.0, 1.0, 9.0]

@@ -31,6 +31,7 @@ from paimon_cli.requests.upkeep import MaintainTables
 from paimon_cli.storage.counted_storage import counting_requests
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.storage import Storage
+from tests.jobs.test_goal_rounds import make
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
@@ -123,7 +124,7 @@ def test_caps_bound_a_round(tmp_path: Path) -> None:
     assert service.seen.rounds[-1].tables[0].summary.buckets == 1
     size = sum(file.size for file in table.files()) // 4
     service.rules = policy(f"catalog: {{caps: {{bytes: {size // 10} b}}}}")
-    assert service.round() == RoundState.NOTHING
+    assert service.round() == RoundState.OVER_CAPS
 
 
 def test_a_cap_on_runs_compacts_earlier(tmp_path: Path) -> None:
@@ -349,3 +350,37 @@ def test_the_explanation_says_where_the_rate_of_reads_comes_from(tmp_path: Path)
     assert source() == "reads.ndjson"
     (directory / "policy.yaml").write_text("catalog:\n  goal: cost\n  reads: 5/h")
     assert source() == "policy.yaml:3"
+
+
+def test_a_bucket_above_the_cap_is_named_with_the_cap_that_it_needs(tmp_path: Path) -> None:
+    table = make(tmp_path, "large", 9)
+    size = sum(file.size for file in table.files())
+    catalog, path = Catalog(str(tmp_path / "wh")), tmp_path / "wh/.paimon-cli/policy.yaml"
+    path.parent.mkdir()
+    path.write_text("catalog: {caps: {bytes: 3 kB}}")
+    said = f"1 bucket is larger than a round may read (caps.bytes, --max-bytes); bucket-0 needs {size}b"
+    (planned,) = catalog.plan_maintenance(database="shop")
+    (done,) = catalog.maintain(database="shop")
+    for row in (planned, done):
+        assert (row.beyond_caps, row.left_buckets, row.beyond_buckets, row.beyond_bytes) == (said, 1, 1, size)
+    assert done.is_unfinished and len(table.files()) == 9
+    warnings, watched = list[str](), Rounds(HandClock())
+    catalog.runtime = replace(catalog.runtime, warn=warnings.append)
+    catalog.watch(database="shop", watcher=watched, max_rounds=2, interval=1, whole=True)
+    assert warnings == [f"shop.large: {said}; it is passed over until then"]
+    assert watched.states(1) == {"shop.large": RoundState.OVER_CAPS}
+    (noted,) = catalog.ledger.ls()
+    assert noted.state == RoundState.OVER_CAPS
+    assert f"> 3072 (--max-bytes, caps.bytes); it waits until that is at least {size}b" in noted.why_not
+    path.write_text(f"catalog: {{caps: {{bytes: {size}b}}}}")
+    (done,) = catalog.maintain(database="shop")
+    assert (done.buckets, done.beyond_caps, done.left_buckets) == (1, "", 0)
+
+
+def test_a_cap_of_one_bucket_holds_back_none_for_good(tmp_path: Path) -> None:
+    tables = [make(tmp_path, name, 9) for name in ("a", "b")]
+    path = tmp_path / "wh/.paimon-cli/policy.yaml"
+    path.parent.mkdir()
+    path.write_text("catalog: {caps: {buckets: 1}}")
+    done = Catalog(str(tmp_path / "wh")).maintain(database="shop")
+    assert [row.buckets for row in done] == [1, 1] and all(len(table.files()) == 1 for table in tables)

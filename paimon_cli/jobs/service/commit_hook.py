@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +70,10 @@ class HookTarget(ABC):
     def deliver(self, event: bytes) -> None:
         """Raises `HookFailed`, whose text quotes nothing of the target."""
 
+    @abstractmethod
+    def stop(self) -> None:
+        """End a delivery that is under way in another thread, as far as it would outlive this process, and all later ones."""
+
     @staticmethod
     def parse(text: str) -> HookTarget:
         """The target of `--hook URL|COMMAND`. Raises `UsageError` if it can be neither."""
@@ -117,6 +122,44 @@ class WebHook(HookTarget):
         if not 200 <= status < 300:
             raise HookFailed(f"it answered with status {status}", may_pass=status >= 500 or status in _PASSING_STATUS)
 
+    def stop(self) -> None:
+        """An exchange ends with this process."""
+
+
+@dataclass(eq=False)
+class _AtWork:
+    """The run of a command that is under way, if any, which another thread may end with all that it has started. Thread-safe."""
+
+    _process: subprocess.Popen[bytes] | None = None
+    _is_stopped: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def started(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        """Start a run, unless none may start any more: under the lock, so that `stop` misses none."""
+        with self._lock:
+            if self._is_stopped:
+                raise HookFailed("the service has ended", may_pass=False)
+            self._process = start()
+            return self._process
+
+    def ended(self) -> None:
+        with self._lock:
+            self._process = None
+
+    def kill(self) -> None:
+        with self._lock:
+            self._kill()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
 
 @dataclass(frozen=True)
 class CommandHook(HookTarget):
@@ -125,6 +168,7 @@ class CommandHook(HookTarget):
     arguments: tuple[str, ...] = field(repr=False)
     shown: str
     seconds: float = DELIVERY_SECONDS
+    _at_work: _AtWork = field(default_factory=_AtWork, repr=False, compare=False)
 
     @staticmethod
     def parse(text: str) -> CommandHook:
@@ -142,25 +186,32 @@ class CommandHook(HookTarget):
 
     def deliver(self, event: bytes) -> None:
         try:
-            process = subprocess.Popen(
-                self.arguments,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment_without_secrets(),
-                start_new_session=True,  # so that Ctrl-C is for the service, and the time limit for all that it starts
-            )
+            process = self._at_work.started(self._start)
         except OSError as error:
             raise HookFailed(error.strerror or "it could not be started") from None
         with process:
             try:
                 process.communicate(event + b"\n", self.seconds)
             except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                self._at_work.kill()
                 raise HookFailed(f"it took longer than {self.seconds:g} s, and was ended") from None
+            finally:
+                self._at_work.ended()
         if process.returncode:
             raise HookFailed(f"it ended with code {process.returncode}")
+
+    def stop(self) -> None:
+        self._at_work.stop()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.arguments,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment_without_secrets(),
+            start_new_session=True,  # so that Ctrl-C is for the service, and the time limit for all that it starts
+        )
 
 
 class CommitHook:
@@ -194,13 +245,16 @@ class CommitHook:
             self._warn(f"hook {self._target.shown}: {counted(self.dropped, 'event')} dropped so far, because they wait too long")
 
     def close(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Wait for the queue for a while, then give up what is left, and say how much was lost."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._queue and not self._is_busy, seconds)
-            left = len(self._queue) + self._is_busy
-            self._queue.clear()
-            self._ends.set()
-            self._changed.notify_all()
+        """Wait for the queue for a while, then give up what is left, end a program that still runs, and say how much was lost."""
+        try:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._queue and not self._is_busy, seconds)
+                left = len(self._queue) + self._is_busy
+                self._queue.clear()
+                self._ends.set()
+                self._changed.notify_all()
+        finally:  # also if the wait is interrupted
+            self._target.stop()
         if self.dropped or left:
             lost = counted(self.dropped + left, "event")
             self._warn(f"hook {self._target.shown}: {lost} not delivered, {self.delivered:,} delivered")
@@ -236,6 +290,14 @@ class CommitHook:
             else:
                 return None
         return None
+
+
+def close_all(hooks: Sequence[CommitHook], seconds: float = DRAIN_SECONDS, now: Callable[[], float] = time.monotonic) -> None:
+    """Close all hooks within the time of one."""
+    ends = now() + seconds
+    with contextlib.ExitStack() as stack:  # an interrupt ends the programs of the others, too
+        for hook in hooks:
+            stack.callback(lambda hook: hook.close(max(0.0, ends - now())), hook)
 
 
 @dataclass

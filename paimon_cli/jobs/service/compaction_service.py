@@ -33,6 +33,7 @@ from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudge
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
 from paimon_cli.jobs.service.turn_steps import TurnDone, take
 from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP
+from paimon_cli.jobs.service.wanted_merges import left_of
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.jobs.trigger_replays import TriggerReplays
 from paimon_cli.options.choices import OnConflict
@@ -293,10 +294,8 @@ class CompactionService:
             plan = CompactionPlan(turn.snapshot_id) if turn.plan is None else turn.unaffordable_plan()
             summary, left = CompactSummary(plan=plan), turn.budget.unspent_size
             state = RoundState.LEFT if turn.is_over else RoundState.OVER_BUDGET
-            beyond = turn.beyond_budget
-            return TableRound(
-                turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left, beyond_budget=beyond
-            )
+            passed = TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
+            return replace(passed, beyond_budget=turn.beyond_budget, beyond_caps=turn.beyond_caps)
         request = self._request_for(ServedTable(turn.table, turn.open, turn.policy, turn.reads), request)
         began, taken = self.clock.now_millis(), list[TurnDone]()
         try:
@@ -320,7 +319,8 @@ class CompactionService:
         if done.error is not None:
             return _noted(failed_round(turn.table, done.error), turn, done, millis)
         waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
-        idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else RoundState.OVER_BUDGET if waits else RoundState.NOTHING
+        idle = RoundState.OVER_BUDGET if waits else RoundState.OVER_CAPS if turn.beyond_caps else RoundState.NOTHING
+        idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else idle
         state = RoundState.COMPACTED if done.summary.has_changed else idle
         return _noted(TableRound(turn.table, state, is_unfinished=turn.is_unfinished), turn, done, millis)
 
@@ -375,12 +375,18 @@ def _noted(what: TableRound, turn: Turn, done: TurnDone, millis: int) -> TableRo
         lost_read=done.account.lost_read,
         lost_written=done.account.lost_written,
         beyond_budget=turn.beyond_budget,
+        beyond_caps=turn.beyond_caps,
         uncompacted=turn.uncompacted,
     )
 
 
 def _nothing(turn: Turn) -> TableRound:
-    return TableRound(turn.table, RoundState.NOTHING, CompactSummary(plan=CompactionPlan(turn.snapshot_id)), figures=turn.figures)
+    state, left, beyond = (
+        RoundState.OVER_CAPS if turn.beyond_caps else RoundState.NOTHING,
+        left_of(turn.over_caps),
+        turn.beyond_caps,
+    )
+    return TableRound(turn.table, state, turn.nothing_compacted, figures=turn.figures, left=left, beyond_caps=beyond)
 
 
 def _is_conflict(error: PaimonError) -> bool:

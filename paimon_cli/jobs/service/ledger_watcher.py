@@ -114,9 +114,10 @@ class LedgerWatcher:
         left = [each for each in done.summary.plan.decisions if isinstance(each, SkippedBucket) and each.is_over_budget]
         if any(each.reason.startswith(TOO_MANY_RUNS) for each in left):
             self._warn_once(f"{shown_name(done.table)} has buckets above the cap on runs that the budget does not suffice for")
-        if done.beyond_budget:
-            name = shown_name(done.table)
-            self._warn_once(f"{name}: {done.beyond_budget}; it is passed over until then", f"beyond the budget: {name}")
+        name = shown_name(done.table)
+        for what, beyond in (("budget", done.beyond_budget), ("caps", done.beyond_caps)):
+            if beyond:
+                self._warn_once(f"{name}: {beyond}; it is passed over until then", f"beyond the {what}: {name}")
         if done.uncompacted:
             self._warn_once(f"{shown_name(done.table)} is not compacted: {done.uncompacted}")
         self.inner.table_done(done)
@@ -164,9 +165,11 @@ def is_worth_noting(done: TableRound) -> bool:
     """Whether a table was changed, could not be, or has work left, or a turn that found nothing has taken from a budget."""
     if done.state in (RoundState.COMPACTED, RoundState.CLEANED) or done.upkeep != NOT_KEPT_UP:
         return True
+    if done.summary.has_changed or done.lost_read:  # before the table was dropped
+        return True
     if (done.upkeep_bytes and done.budget_left is not None) or done.upkeep_seconds:
         return True
-    is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET) or done.is_unfinished
+    is_left = done.state in (RoundState.LEFT, RoundState.OVER_BUDGET, RoundState.OVER_CAPS) or done.is_unfinished
     return is_left or done.state in (RoundState.FAILED, RoundState.TRY_AGAIN)
 
 
@@ -174,7 +177,7 @@ def step_of(done: TableRound) -> LedgerStep:
     """What a round did to a table, as a step of the ledger."""
     summary, figures = done.summary, done.figures
     decisions = summary.plan.decisions
-    works = by_urgency(decisions) if summary.buckets else []
+    works = [work for work in by_urgency(decisions) if work.bucket_id not in summary.unfinished] if summary.buckets else []
     tasks = [work for work in works if isinstance(work, CompactionTask)]
     return LedgerStep(
         table=_cut(shown_name(done.table)),

@@ -78,8 +78,9 @@ class MaintainedTable(ShownAsTable):
     """What a run has done with a table, or in a dry run would do.
 
     `left_buckets`, `left_bytes`: what still needs a compaction; `left`: steps for which there was no time, or no budget;
-    `beyond_budget`: the compactions that the whole budget does not suffice for, with the one that they need; `uncompacted`: why
-    this version does not compact a table of this kind.
+    `beyond_buckets`, `beyond_bytes`: of these, what the next run does not take either; `beyond_budget`: the compactions that the
+    whole budget does not suffice for, with the one that they need; `beyond_caps`: the same of the caps of the policy;
+    `uncompacted`: why this version does not compact a table of this kind.
     `findings`: what `health` still finds; None if the table was not examined. `stale_files`: files with an older bucket count
     than their partition, whose rows were moved; `rescaled_to`: the bucket count of a rescale that had been interrupted, and was
     finished.
@@ -108,7 +109,10 @@ class MaintainedTable(ShownAsTable):
     left_buckets: int = 0
     left_bytes: int = 0
     left: tuple[str, ...] = ()
+    beyond_buckets: int = 0
+    beyond_bytes: int = 0
     beyond_budget: str = ""
+    beyond_caps: str = ""
     uncompacted: str = ""
     seconds: float = 0.0
     findings: tuple[Finding, ...] | None = None
@@ -135,7 +139,10 @@ class MaintainedTable(ShownAsTable):
             left_buckets=left.buckets,
             left_bytes=left.size,
             left=left.steps,
+            beyond_buckets=left.beyond,
+            beyond_bytes=left.beyond_size,
             beyond_budget=done.beyond_budget,
+            beyond_caps=done.beyond_caps,
             uncompacted=done.uncompacted,
             seconds=summary.seconds,
             findings=findings,
@@ -289,7 +296,7 @@ def _judged(total: TableRound, findings: tuple[Finding, ...] | PaimonError | Non
 def _both(before: TableRound, done: TableRound) -> TableRound:
     """What two rounds did to a table."""
     sizes = ("files_before", "files_after", "bytes_before", "bytes_after", "bytes_read", "bytes_written")
-    names = ("buckets", "stale_files", "conflicts", "snapshots", "seconds", *sizes)
+    names = ("buckets", "regrouped", "stale_files", "conflicts", "snapshots", "seconds", *sizes)
     sums = {name: getattr(before.summary, name) + getattr(done.summary, name) for name in names}
     rescaled_to = done.summary.rescaled_to or before.summary.rescaled_to
     summary: CompactSummary = replace(done.summary, **sums, rescaled_to=rescaled_to)
@@ -379,10 +386,8 @@ def _planned(
     )
     is_limited = request.budget_bytes is not None or request.max_bytes is not None or request.max_buckets is not None
     left: Left = replace(left_of(fitting.decisions) if is_limited else NOTHING_LEFT, steps=tuple(unpaid))
-    done = TableRound(
-        table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left, uncompacted=turn.uncompacted
-    )
-    row = MaintainedTable.of(done, findings)
+    done = TableRound(table.name, PlannedState.NOTHING, summary, turn.problem, upkeep=upkeep, left=left)
+    row = MaintainedTable.of(replace(done, beyond_caps=turn.beyond_caps, uncompacted=turn.uncompacted), findings)
     state = PlannedState.FAILED if turn.problem else PlannedState.DUE if row.has_work else PlannedState.NOTHING
     return replace(
         row,

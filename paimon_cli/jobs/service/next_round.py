@@ -12,6 +12,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.round_plan import CompactionPlan, apply_limits
 from paimon_cli.jobs.service.ledger_watcher import SHOWN_REASONS, best_score, reasons_of, skipped_reasons
 from paimon_cli.jobs.service.maintenance import AT_ONCE, REQUEST
+from paimon_cli.jobs.service.policy_hooks import with_hooks_judged
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_turn import Turn, look
 from paimon_cli.jobs.service.shared_budgets import NewBudget, SharedBudgets
@@ -27,7 +28,7 @@ from paimon_cli.storage.time_bounds import look_at_each
 
 
 class NextStep:
-    """What the next round begins with in a table; `RoundState.NOTHING` and `OVER_BUDGET` are others."""
+    """What the next round begins with in a table; `RoundState.NOTHING`, `OVER_BUDGET` and `OVER_CAPS` are others."""
 
     COMPACT = "compact"
     EXPIRE = "expire"
@@ -161,13 +162,15 @@ def _next_step(plan: CompactionPlan, expiring: Sequence[str]) -> str:
         return NextStep.COMPACT
     if expiring:
         return NextStep.EXPIRE
-    is_over = any(isinstance(decision, SkippedBucket) and decision.is_over_budget for decision in plan.decisions)
-    return RoundState.OVER_BUDGET if is_over else RoundState.NOTHING
+    skipped = [decision for decision in plan.decisions if isinstance(decision, SkippedBucket)]
+    if any(decision.is_over_budget for decision in skipped):
+        return RoundState.OVER_BUDGET
+    return RoundState.OVER_CAPS if any(decision.is_over_cap for decision in skipped) else RoundState.NOTHING
 
 
 def _lines(table: ServedTable, context: TableContext | None) -> tuple[str, ...]:
     """The lines of the policy that count, with their places. `context`: the table without its policy, if it is open."""
-    judged = judged_settings(table.policy, None) if context is None else judged_for(table.policy, context)
+    judged = with_hooks_judged(judged_settings(table.policy, None) if context is None else judged_for(table.policy, context))
     return tuple(
         f"{each.setting.key}: {each.setting.text} ({each.setting.place})" for each in judged if each.effect == Effect.IN_FORCE
     )

@@ -70,7 +70,7 @@ class _TableFigures:
         self.left_bytes = done.left.size
         self.budget_left = self.budget_left if done.budget_left is None else done.budget_left
         self.score = best_score(summary.plan.decisions) if done.is_new else self.score
-        if done.state != RoundState.COMPACTED:
+        if not summary.has_changed:  # a turn that ended with an error may have committed most of its buckets
             return
         self.compactions += 1
         self.buckets += summary.buckets
@@ -241,8 +241,8 @@ def _table_metrics(table: _TableFigures, now_millis: int) -> list[tuple[str, str
             _seconds_since(lag.time, now_millis),
         ),
         ("paimon_cli_ingest_events_behind", "Events of topics not yet read when ingest last committed.", lag.behind),
-        ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions.", table.input_bytes),
-        ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions.", table.output_bytes),
+        ("paimon_cli_compaction_read_bytes_total", "Bytes read by compactions that were committed.", table.input_bytes),
+        ("paimon_cli_compaction_written_bytes_total", "Bytes written by compactions that were committed.", table.output_bytes),
         ("paimon_cli_conflicts_total", "Buckets that another job changed in the meantime.", table.conflicts),
         ("paimon_cli_failures_total", "Plans or turns that failed.", table.failures),
         ("paimon_cli_expired_snapshots_total", "Snapshots that the service expired.", table.upkeep.snapshots_expired),

@@ -7,7 +7,7 @@ orphans if the service is configured to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.compact.compaction_plan import why_not_compactable
@@ -21,13 +21,14 @@ from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import METADATA
 from paimon_cli.inspect.findings.runner import counted_findings, findings_of, is_of_call, unopened
 from paimon_cli.jobs.compact_request import CompactRequest, States
+from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.goal_merges import ReadRates, unknown_reads
 from paimon_cli.jobs.round_plan import BucketFigures, CompactionPlan, apply_limits, by_urgency, plan_compaction
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.upkeep import (
     VERSION_BYTES,
 )
-from paimon_cli.jobs.service.wanted_merges import Left, Need, WantedMerge
+from paimon_cli.jobs.service.wanted_merges import Left, Need, WantedMerge, left_of
 from paimon_cli.lsm.compaction_picker import forced_every
 from paimon_cli.maintain.policy import NO_POLICY, TablePolicy
 from paimon_cli.metadata.snapshot import Snapshot
@@ -41,6 +42,7 @@ COMPACTION, EXPIRY, ORPHANS = "compaction", "expiry", "orphans"
 """The steps of a turn."""
 BUCKET_COUNTS = "bucket counts"
 """The part of a compaction that mends them."""
+_MENDING = "the mending of its bucket counts"
 _LEAST_GROWTH, _MOST_GROWTH = 64 << 10, 1 << 20
 """By how many bytes compactions that were granted may grow until they begin: by as many as they read, within these bounds."""
 EXAMINED_PART = 0.25
@@ -60,6 +62,8 @@ class Turn:
     `policy`: of the table; from `closes_millis` on nothing more begins, because its window ends.
     `is_shared`: other services may have had the table since it was planned.
     `wanted`: by each compaction, split and merge of buckets, the most urgent first; `largest`: where the largest one is;
+    `over_caps`: buckets that are left because of the caps of a round; `beyond_caps`: those of them that no round takes, and what
+    the largest needs, as text.
     `unpaid`: those for which the budget of a run may suffice once other turns give something back. `is_by_goal`: whether a goal
     gave the scores.
     `findings`: None if the table was not examined; `of_policy`: those about the lines that meet it. `lag`: of the newest commit
@@ -86,6 +90,8 @@ class Turn:
     wanted: tuple[WantedMerge, ...] = ()
     unpaid: tuple[WantedMerge, ...] = ()
     largest: str = ""
+    over_caps: tuple[SkippedBucket, ...] = ()
+    beyond_caps: str = ""
     granted: int | None = None
     budget_says: str = ""
     used: int = 0
@@ -122,22 +128,33 @@ class Turn:
     @property
     def left(self) -> Left:
         """All of it, if the turn is not taken."""
-        return Left(self.figures.picked, self.need.size, self.steps)
+        capped, sizes = left_of(self.over_caps), self._beyond_sizes
+        buckets, size = self.figures.picked + capped.buckets, self.need.size + capped.size
+        return Left(buckets, size, self.steps, capped.beyond + len(sizes), capped.beyond_size + sum(sizes))
+
+    @property
+    def _beyond_sizes(self) -> list[int]:
+        whole = self.budget.whole_bytes
+        return [wanted.size for wanted in self.wanted if whole is not None and wanted.size > whole]
 
     @property
     def beyond_budget(self) -> str:
         """The compactions that the whole budget does not suffice for, and what would; empty for none."""
-        whole = self.budget.whole_bytes
-        sizes = [wanted.size for wanted in self.wanted if whole is not None and wanted.size > whole]
+        sizes = self._beyond_sizes
         if not sizes:
             return ""
-        many = "1 bucket is" if len(sizes) == 1 else f"{len(sizes):,} buckets are"
-        return f"{many} larger than the whole budget; {self.largest} needs --budget {self.budget.needed_text(max(sizes))}"
+        needed = self.budget.needed_text(max(sizes))
+        return f"{_many_are(len(sizes))} larger than the whole budget; {self.largest} needs --budget {needed}"
 
     @property
     def is_unaffordable(self) -> bool:
         """Whether there is nothing to do but compactions for which the budget does not suffice."""
         return self.steps == (COMPACTION,) and self.granted == 0 and self.need.size > 0
+
+    @property
+    def nothing_compacted(self) -> CompactSummary:
+        """The summary of a turn without a compaction, with what the caps leave."""
+        return CompactSummary(plan=CompactionPlan(self.snapshot_id, self.over_caps))
 
     def top_up(self) -> None:
         """Reserve what has been given back meanwhile for compactions that the budget did not suffice for."""
@@ -243,6 +260,7 @@ def look(
     if lag is None and examine_seconds is not None:
         lag = _lag_of(examined, examine_seconds)
     options = context.options
+    over_caps = tuple(each for each in plan.decisions if isinstance(each, SkippedBucket) and each.is_over_cap)
     counts = forced_every(options) is not None and any(decision.state.waits for decision in plan.decisions)
     return Turn(
         table=table,
@@ -259,6 +277,8 @@ def look(
         planned_files=sum(len(task.files) for task in plan.tasks),
         wanted=WantedMerge.all_of(plan, context.mode),
         largest=_largest(context, plan),
+        over_caps=over_caps,
+        beyond_caps=_beyond_caps(context, plan, over_caps, request.max_bytes),
         plan=plan,
         budget=Budget(context.clock),
         opened=context,
@@ -274,13 +294,28 @@ def _largest(context: TableContext, plan: CompactionPlan) -> str:
     """Where the largest compaction is; empty if there is none."""
     largest = max(by_urgency(plan.decisions), key=lambda task: task.read_size, default=None)
     if plan.size_to_move > (0 if largest is None else largest.read_size):
-        return "the mending of its bucket counts"
+        return _MENDING
     return "" if largest is None else _place(context, largest)
 
 
-def _place(context: TableContext, task: CompactionTask | PostponedRows | RegroupedPartition) -> str:
+def _beyond_caps(context: TableContext, plan: CompactionPlan, over: Sequence[SkippedBucket], cap: int | None) -> str:
+    """The compactions that no round within its caps takes, and what would suffice for the largest; empty for none."""
+    beyond = sorted((each for each in over if each.is_beyond), key=lambda each: each.size)
+    sizes, place = [each.size for each in beyond], _place(context, beyond[-1]) if beyond else ""
+    if cap is not None and plan.size_to_move > cap:
+        sizes, place = [*sizes, plan.size_to_move], place if sizes and sizes[-1] >= plan.size_to_move else _MENDING
+    if not sizes:
+        return ""
+    return f"{_many_are(len(sizes))} larger than a round may read (caps.bytes, --max-bytes); {place} needs {max(sizes)}b"
+
+
+def _many_are(buckets: int) -> str:
+    return "1 bucket is" if buckets == 1 else f"{buckets:,} buckets are"
+
+
+def _place(context: TableContext, task: CompactionTask | PostponedRows | RegroupedPartition | SkippedBucket) -> str:
     """Where a compaction is: a bucket, or the partition whose buckets it is about."""
-    if isinstance(task, CompactionTask):
+    if isinstance(task, CompactionTask) or (isinstance(task, SkippedBucket) and task.bucket >= 0):
         return printable(context.bucket_path(task.partition, task.bucket))
     return printable(context.partition_path_of(task.partition).rstrip("/")) or "the table"
 

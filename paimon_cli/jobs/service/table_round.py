@@ -32,6 +32,7 @@ class RoundState:
     LEFT = "out of time"
     CLOSED = "outside its windows"
     OVER_BUDGET = "out of budget"
+    OVER_CAPS = "above its caps"
 
 
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
@@ -50,7 +51,8 @@ class TableRound:
     then, with those that other turns have reserved; None without one. `upkeep_bytes`: what it was charged for expiry and orphans;
     `upkeep_seconds`: of a budget in time, all that the turn took besides the compaction. `lost_read`, `lost_written`: bytes of
     compactions that came to nothing. `beyond_budget`: the compactions that the whole budget does not suffice for, with the one
-    that they need. `uncompacted`: why this version does not compact the table, where that is no error.
+    that they need; `beyond_caps`: the same of the caps of a round. `uncompacted`: why this version does not compact the table,
+    where that is no error.
     """
 
     table: str
@@ -71,6 +73,7 @@ class TableRound:
     lost_read: int = 0
     lost_written: int = 0
     beyond_budget: str = ""
+    beyond_caps: str = ""
     uncompacted: str = ""
 
 

@@ -20,8 +20,10 @@ from paimon_cli.jobs.service.service_turn import (
     EXAMINED_PART,
     EXPIRY,
     ORPHANS,
+    Findings,
     Turn,
     examined_findings,
+    findings_about,
 )
 from paimon_cli.jobs.service.upkeep import (
     SEARCHED_VERSIONS,
@@ -77,6 +79,8 @@ def take(
     begins once the time of the budget is over. Findings of the plan are counted again if they may be gone.
     """
     context, done = within(plan_seconds, turn.context, turn.table), TurnDone(error=turn.problem)
+    if not turn.has_compaction:
+        done.left, done.account.summary = left_of(turn.over_caps), turn.nothing_compacted
     taken = _Steps(turn, context, request, engine, progress, states, shield, plan_seconds, done)
     steps = {COMPACTION: taken.compact, EXPIRY: taken.expire, ORPHANS: taken.clean}
     for name in turn.steps:
@@ -91,7 +95,7 @@ def take(
             if not isinstance(error, GOES_ON):
                 break
     if turn.findings and done.has_changed:
-        turn.findings = examined_findings(ExaminedTable(context.reopened(), turn.table), EXAMINED_PART * plan_seconds)
+        turn.findings = _examined_again(turn, context, EXAMINED_PART * plan_seconds)
     return done
 
 
@@ -130,11 +134,11 @@ class _Steps:
             )
         finally:
             turn.used += done.account.bytes_read
-        left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
+            left = [decision for decision in done.summary.plan.decisions if isinstance(decision, SkippedBucket)]
+            done.left = left_of(left)
+            if not limited.pays_for_counts(done.summary.plan.size_to_move):
+                done.left = replace(done.left, steps=(BUCKET_COUNTS,))
         turn.is_unfinished = any(decision.waits_for_turn for decision in left) or self._moved_rows()
-        done.left = left_of(left)
-        if not limited.pays_for_counts(done.summary.plan.size_to_move):
-            done.left = replace(done.left, steps=(BUCKET_COUNTS,))
         if grown:
             turn.give_back(max(0, min(grown, (turn.granted or 0) - turn.used)))
 
@@ -157,6 +161,14 @@ class _Steps:
         self.turn.charge(SEARCHED_VERSIONS)
         self.done.upkeep += remove_old_orphans(self.context, self.engine, self.progress)
         self.done.has_cleaned = True
+
+
+def _examined_again(turn: Turn, context: TableContext, seconds: float) -> Findings:
+    """The findings after a turn. An error is one of them: it must not hide what the turn has committed."""
+    try:
+        return examined_findings(ExaminedTable(context.reopened(), turn.table), seconds)
+    except PaimonError as error:
+        return findings_about(turn.table, error)
 
 
 def _ready_plan(turn: Turn, context: TableContext, plan_seconds: float) -> CompactionPlan | None:

@@ -96,11 +96,15 @@ class WantedMerge(NamedTuple):
 
 @dataclass(frozen=True)
 class Left:
-    """What a turn has left to later ones: buckets that need a compaction, their bytes, and whole steps."""
+    """What a turn has left to later ones: buckets that need a compaction, their bytes, and whole steps. `beyond`, `beyond_size`:
+    those of the buckets that are larger than the caps or the whole budget, so that later turns do not take them either.
+    """
 
     buckets: int = 0
     size: int = 0
     steps: tuple[str, ...] = ()
+    beyond: int = 0
+    beyond_size: int = 0
 
 
 NOTHING_LEFT = Left()
@@ -109,4 +113,10 @@ NOTHING_LEFT = Left()
 def left_of(decisions: Iterable[Decision]) -> Left:
     """The buckets whose compaction is left to later turns or runs."""
     left = [decision for decision in decisions if isinstance(decision, SkippedBucket) and decision.is_left]
-    return Left(len(left), sum(bucket.size for bucket in left))
+    beyond = [bucket for bucket in left if bucket.is_beyond]
+    return Left(
+        len(left),
+        sum(bucket.size for bucket in left),
+        beyond=len(beyond),
+        beyond_size=sum(bucket.size for bucket in beyond),
+    )
