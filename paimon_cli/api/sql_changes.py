@@ -15,6 +15,7 @@ from paimon_cli.api.sql_query import TableDataset
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned, rows_of, values_text
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_text import counted, did_you_mean
 from paimon_cli.sql.changes import Insert, UpdateOrDelete
@@ -94,6 +95,9 @@ def column_of(schema: TableSchema, name: str) -> str:
         return name
     alike = [column for column in schema.field_names if column.lower() == name.lower()]
     if len(alike) != 1:
+        if name.upper() in TRACKING_COLUMNS and schema.typed_options.row_tracking_enabled:
+            why = "each row gets its id and number from a commit, and keeps the id for life"
+            raise UsageError(f"column '{name}' cannot be set", why, "leave it out", column=name)
         hint = f"{did_you_mean(name, schema.field_names)}columns: {', '.join(schema.field_names)}"
         raise UsageError(f"no column '{name}'", "the table does not have it", hint, column=name)
     return alike[0]
@@ -118,7 +122,7 @@ def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     table = context.table(asked.table)
     schema = table.context.schema
     given = [(column_of(schema, name), words) for name, words in asked.assignments]
-    side = JoinedSide.of("", schema.field_names)
+    side = JoinedSide.of("", table.context.readable_schema.field_names)
     texts = [f"{quoted(name)} = {resolved(words, _sides(asked, side), [side])}" for name, words in given]
     params = context.values_in(*(words for _, words in given), *((asked.where,) if asked.where else ()))
 
@@ -178,7 +182,7 @@ def _changed(
         try:
             agrees = chooses_same_rows(parse_predicate(where, schema, params).condition, where)
             if texts:
-                agrees = sets_same_values(parse_set_clause(texts, table.context.schema, params)) and agrees
+                agrees = sets_same_values(parse_set_clause(texts, schema, params)) and agrees
         except UsageError as error:
             if "column" in error.details:
                 raise

@@ -1,8 +1,8 @@
 """UPDATE and DELETE with what only DuckDB can compute: subqueries, CASE, functions, other tables.
 
 A query selects the keys of the rows that match, and their new values, at the snapshot of a transaction. The transaction merges
-them by the keys, and commits under the data conflict check. In a table without a primary key, the keys are the columns that the
-statement reads: rows that are equal in them have the same outcome.
+them by the keys, and commits under the data conflict check. In a table with row tracking, the keys are the ids of the rows; in
+others without a primary key, the columns that the statement reads: rows that are equal in them have the same outcome.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_rows import assigned
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.data_file import ROW_ID
 from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS
 from paimon_cli.sql.changes import UpdateOrDelete
@@ -54,7 +54,8 @@ def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: As
     from paimon_cli.jobs.update_job import UpdateSummary
 
     schema = table.context.schema
-    keys = list(schema.primary_keys) or _columns_read(schema, asked, given)
+    has_ids = table.context.mode.tracks_rows
+    keys = [ROW_ID] if has_ids else list(schema.primary_keys) or _columns_read(schema, asked, given)
     transaction = table.transaction()
     with transaction:
 
@@ -68,7 +69,7 @@ def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: As
 
         text, params = _selection(context, keys, asked, given), context.values_in(*_parts(asked, given))
         rows = context.query(text, params, wraps=(typed,), open_table=viewed(context, asked.table, transaction)).to_arrow()
-        _refuse_nulls(schema, rows, keys)
+        _refuse_nulls(rows, () if has_ids or schema.primary_keys else keys)
         expected = rows.num_rows if asked.source is not None else pc.sum(rows.column(_ROWS)).as_py() or 0
         merge = transaction.merge(rows.drop_columns(_ROWS), on=keys)
         new = {column: f"source.{_NEW.format(number)}" for number, (column, _) in enumerate(given)}
@@ -107,26 +108,21 @@ def _columns_read(schema: TableSchema, asked: UpdateOrDelete, given: Assigned) -
     """All columns of the table that the statement may read."""
     own, parts = (asked.names[0], asked.table[-1]), _parts(asked, given)
 
-    def read(columns: Sequence[str]) -> list[str]:
-        side = JoinedSide.of("", columns)
+    side, names = JoinedSide.of("", schema.field_names), list(schema.field_names)
+    if not any(reads_whole_rows(words, own) for words in parts):
         found = {name for words in parts for name in columns_in(words, side, own)}
-        return [name for name in columns if quoted(name) in found]
-
-    if schema.find(ROW_ID) is None and (hidden := read(TRACKING_COLUMNS)):
-        what = f"an UPDATE or DELETE by {hidden[0]} with subqueries, CASE, functions or other tables"
-        why = "its rows are found again by the other columns that it reads, in which several rows may be equal"
-        raise NotSupported(what, why, f"select the ids first, and name them: WHERE {ROW_ID} IN (1, 2)")
-    is_whole = any(reads_whole_rows(words, own) for words in parts)
-    names = schema.field_names if is_whole else read(schema.field_names)
+        names = [name for name in names if quoted(name) in found]
+    if not names and any(columns_in(words, JoinedSide.of("", TRACKING_COLUMNS), own) for words in parts):
+        raise UsageError(f"{asked.table[-1]} has no ids and numbers of rows", "its option row-tracking.enabled is not set")
     if not names:
         what = "an UPDATE or DELETE that reads no column of a table without a primary key"
         raise NotSupported(what, "its rows are found again by the columns that it reads", "name a column in WHERE")
-    return list(names)
+    return names
 
 
-def _refuse_nulls(schema: TableSchema, rows: pa.Table, keys: Sequence[str]) -> None:
+def _refuse_nulls(rows: pa.Table, keys: Sequence[str]) -> None:
     """Raise `NotSupported` if a row to be changed cannot be found again, because null equals nothing."""
-    for name in () if schema.primary_keys else keys:
+    for name in keys:
         if rows.column(name).null_count:
             why = "a table without a primary key finds its rows again by the columns that the statement reads"
             hint = f"leave them out: {name} IS NOT NULL; or write the statement without subqueries and CASE"

@@ -24,6 +24,7 @@ from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned
 from paimon_cli.datatypes.data_type import BOOLEAN, DataType
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.metadata.data_file import ROW_ID
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.sql.changes import MergeInto, WhenClause
@@ -46,7 +47,7 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
     If the source reads the table itself, that is at the snapshot of a transaction, so that the commit is checked from there on.
     """
     table = context.table(asked.table)
-    plan = _Plan(context, asked, table.context.schema)
+    plan = _Plan.of(context, asked, table)
     result = plan.source()
     rows, reads_itself = result.to_arrow(), table.url in {getattr(dataset, "url", "") for dataset in result.datasets}
     try:
@@ -54,7 +55,7 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
             plan.check_agreement(rows.schema)
             return changed("merged", table.name, plan.clauses_of(table.merge(rows, on=plan.on, params=plan.params)).execute())
     except (UsageError, _OtherMeaning) as error:
-        keys = set(table.primary_keys)
+        keys = {ROW_ID} if table.context.mode.tracks_rows else set(table.primary_keys)
         if not keys or not keys <= set(plan.on) or "column" in error.details:
             raise
     return changed("merged", table.name, _in_a_transaction(context, asked, table, with_both=not reads_itself))
@@ -67,7 +68,7 @@ def _in_a_transaction(context: SqlContext, asked: MergeInto, table: Table, with_
     def attempt() -> MergeSummary:
         transaction = table.transaction()
         with transaction:
-            plan = _Plan(context, asked, table.context.schema, with_both)
+            plan = _Plan.of(context, asked, table, with_both)
             rows = plan.source(viewed(context, asked.table, transaction)).to_arrow()
             plan.check_agreement(rows.schema)
             done = plan.clauses_of(transaction.merge(rows, on=plan.on, params=plan.params)).execute()
@@ -99,13 +100,15 @@ class _OtherMeaning(NotSupported):
 class _Plan:
     """What the merge reads and sets; known when the columns of the source are.
 
-    `on`: the columns that are equal. `native`: the texts that our own SQL computes, with their clauses and the columns that they
-    set. `computed`: expressions that DuckDB computes, by their columns of the source.
+    `readable`: the schema as queries see it. `on`: the columns that are equal. `native`: the texts that our own SQL computes,
+    with their clauses and the columns that they set. `computed`: expressions that DuckDB computes, by their
+    columns of the source.
     """
 
     context: SqlContext
     asked: MergeInto
     schema: TableSchema
+    readable: TableSchema
     with_both: bool = False
     on: tuple[str, ...] = ()
     native: list[tuple[WhenClause, Words, str | None]] = field(default_factory=list)
@@ -113,6 +116,10 @@ class _Plan:
     types: dict[str, DataType] = field(default_factory=dict)
     _columns: dict[str, str] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(context: SqlContext, asked: MergeInto, table: Table, with_both: bool = False) -> _Plan:
+        return _Plan(context, asked, table.context.schema, table.context.readable_schema, with_both)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -141,9 +148,9 @@ class _Plan:
         from paimon_cli.sql.clauses import parse_set_clause
         from paimon_cli.sql.predicate import parse_predicate
 
-        rows = MemorySource.of(source.empty_table(), self.schema, self.on, None)
+        rows = MemorySource.of(source.empty_table(), self.readable, self.on, None)
         for clause, words, column in self.native:
-            own = source_schema(self.schema, rows) if clause.when == "not_matched" else joined_schema(self.schema, rows)
+            own = source_schema(self.schema, rows) if clause.when == "not_matched" else joined_schema(self.readable, rows)
             text, params = self._text(clause, words), self.context.values_in(words)
             with self._errors_as_written(words):
                 if column is None:
@@ -173,7 +180,7 @@ class _Plan:
         for name in columns:
             if [other.lower() for other in columns].count(name.lower()) > 1:
                 raise UsageError(f"the source has two columns '{name}'", hint="give one of them another name: a.id AS other_id")
-        of_table = {name.lower(): name for name in self.schema.field_names}
+        of_table = {name.lower(): name for name in self.readable.field_names}
         self._columns = {name: of_table.get(name.lower(), name) for name in columns}
         equal = self._equal_columns()
         self.on = tuple(equal)
@@ -194,7 +201,7 @@ class _Plan:
 
     def typed(self, text: str, found: Sequence[tuple[str, str]]) -> str:
         """The same query, with what is computed, and columns of nulls, as values of the columns to which they go."""
-        nulls = {name: self.schema.field(name).type for name, given in found if given == _NULLS and self.schema.find(name)}
+        nulls = {name: self.readable.field(name).type for name, given in found if given == _NULLS and self.readable.find(name)}
         types = {**nulls, **self.types}
         values = [
             f"{assigned(quoted(name), types[name], given)} AS {quoted(name)}" if name in types else quoted(name)
@@ -205,7 +212,7 @@ class _Plan:
     def _equal_columns(self) -> dict[str, str]:
         """The columns of the source by those of the table that they are compared with."""
         if self.asked.using:
-            return {column_of(self.schema, name): self._source_column(name) for name in self.asked.using}
+            return {column_of(self.readable, name): self._source_column(name) for name in self.asked.using}
         found = {}
         for part in (self.asked.on or self.asked.source).parts("AND"):
             part = part.in_brackets() if part.peeks("(") else part
@@ -221,7 +228,7 @@ class _Plan:
                 raise NotSupported(
                     f"ON {self.asked.on.text if self.asked.on else ''}", _HOW_ON, "qualify the columns of both sides"
                 )
-            name, other = column_of(self.schema, target[-1]), self._source_column(source[-1])
+            name, other = column_of(self.readable, target[-1]), self._source_column(source[-1])
             if self._columns[other] != name and name in self._columns.values():
                 what = f"ON {'.'.join(left)} = {'.'.join(right)}, where the source has another column '{name}'"
                 raise NotSupported(what, "columns that are compared have one name", f"USING (SELECT {source[-1]} AS {name}, ...)")
@@ -263,7 +270,7 @@ class _Plan:
 
     def _add(self, clause: WhenClause, words: Words, column: str | None) -> None:
         """Note a text with the column that it sets; None for a condition."""
-        own = {name.lower() for name in self.schema.field_names} if clause.when != "not_matched" else set[str]()
+        own = {name.lower() for name in self.readable.field_names} if clause.when != "not_matched" else set[str]()
         if clause.when == "not_matched_by_source" or (
             not self.with_both and reads(words, self.asked.names[0], own, self.asked.source_name)
         ):
@@ -278,7 +285,7 @@ class _Plan:
         """An expression or a condition as the merge reads it."""
         if id(words) in self._names:
             return f"source.{self._names[id(words)]}"
-        target, source = JoinedSide.of("target.", self.schema.field_names), JoinedSide.of("source.", self._columns.values())
+        target, source = JoinedSide.of("target.", self.readable.field_names), JoinedSide.of("source.", self._columns.values())
         sides = {self.asked.names[0].lower(): target, self.asked.source_name.lower(): source}
         return resolved(words, sides, [source] if clause.when == "not_matched" else [target, source])
 

@@ -205,6 +205,7 @@ def run_query(
     }
     connection = duckdb.connect(config=settings)
     datasets: list[TableDataset] = []
+    views: dict[NamedTable, str] = {}
     missing: list[NotFound] = []
 
     def stop() -> None:
@@ -225,13 +226,13 @@ def run_query(
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
             opening = _remembering(open_table, missing)
             written = with_variant_functions(connection, query.text)
-            text, is_description = _registered(connection, written, opening, trace, datasets)
+            text, is_description = _registered(connection, written, opening, trace, datasets, views)
             connection.execute("SET lock_configuration = true").fetchall()
             for wrap in query.wraps:
                 relation = connection.sql(text)
                 text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
                 text = with_variant_functions(connection, text)
-                text, _ = _registered(connection, text, opening, trace, datasets)
+                text, _ = _registered(connection, text, opening, trace, datasets, views)
             relation = connection.sql(f"{query.explain} {text}")
             types, reader = relation.types, relation.to_arrow_reader(PIECES.batch_rows)
             if is_description and datasets and not query.explain:
@@ -259,16 +260,20 @@ def _remembering(open_table: OpenTable, missing: list[NotFound]) -> OpenTable:
 
 
 def _registered(
-    connection: Any, query: str, open_table: OpenTable, trace: Trace, datasets: list[TableDataset]
+    connection: Any,
+    query: str,
+    open_table: OpenTable,
+    trace: Trace,
+    datasets: list[TableDataset],
+    views: dict[NamedTable, str],
 ) -> tuple[str, bool]:
     """Register a view for each table of the query, and return the query with references to the views.
 
-    Also returned: whether it only describes a table.
+    `views`: those for an inner query, which stay as they are. Also returned: whether it only describes a table.
     """
     tree = _parsed(connection, query)
     (statement,) = tree["statements"]
     nodes, tracking = list(_tables_of(statement, frozenset())), named_tracking_columns(query)
-    views: dict[NamedTable, str] = {}
     tracked: dict[int, list[str]] = {}
     for node in nodes:
         named = _named(node)

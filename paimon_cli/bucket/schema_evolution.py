@@ -176,9 +176,12 @@ class ReadColumns:
         for name in self._tracked:
             known = as_declared(columns[name], pa.int64()) if name in columns else pa.nulls(rows, pa.int64())
             if known.null_count and name == SEQUENCE_NUMBER:
-                known = pc.fill_null(known, file.max_sequence_number)
+                known = pc.fill_null(known, file.to_be_numbered().max_sequence_number)
             elif known.null_count and first is not None:
                 known = pc.coalesce(known, pa.array(np.arange(first + position, first + position + rows)))
+            elif known.null_count and self._context.first_new_row_id is not None:
+                what, why = "the ids of rows that this transaction has written", "they get their ids with its commit"
+                raise NotSupported(what, why, "name the rows by other columns, or change them in a transaction of their own")
             elif known.null_count:
                 raise DamagedFile(f"data file {file.file_name} is damaged", "it has rows without an id")
             columns[name] = known

@@ -66,6 +66,11 @@ class SnapshotChanges:
         entries = (replace(e, file=e.file.numbered(snapshot_id)) if e.kind == EntryKind.ADD else e for e in self.entries)
         return replace(self, entries=tuple(entries))
 
+    def unnumbered(self) -> SnapshotChanges:
+        """The changes, in which new and changed rows have no numbers yet."""
+        entries = (replace(e, file=e.file.unnumbered()) if e.kind == EntryKind.ADD else e for e in self.entries)
+        return replace(self, entries=tuple(entries))
+
     def with_row_ids(self, snapshot_id: int, next_row_id: int) -> SnapshotChanges:
         """The changes, in which new rows have ids from `next_row_id` on, and new or changed rows the id of the snapshot as their
         sequence number (FORMAT.md, section 7.5; Java RowTrackingCommitUtils).

@@ -201,9 +201,11 @@ class Committer:
 
     def _changes(self, step: CommitStep, latest: Snapshot | None) -> SnapshotChanges:
         """The changes, in which new files get the id of their snapshot if the table has `sequence.snapshot-ordering`, and new
-        rows get their ids if it tracks rows.
+        rows get their ids if it tracks rows. Those of a step of a transaction get them from the commit of all steps.
         """
         changes = step.changes_on(latest)
+        if self._context.first_new_row_id is not None:
+            return changes.unnumbered()
         snapshot_id, next_row_id = (1, None) if latest is None else (latest.id + 1, latest.next_row_id)
         if self._context.mode.tracks_rows:
             known = next_row_id or 0

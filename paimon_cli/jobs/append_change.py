@@ -199,6 +199,7 @@ class _Changing:
         self._names = DataFileNames(context, task.file_stamp)
         self._keeps_order = context.mode.bucket_mode.has_buckets
         self._writer: DataFileWriter | None = None
+        self._tracks = False
         self._number = task.first_sequence
         self._closed: list[DataFileWriter] = []
         self._met = MetRows()
@@ -228,7 +229,7 @@ class _Changing:
     def _matching(self, file: DataFileMeta) -> DeletionVector:
         """The positions of the live rows that match."""
         where = self._change.where
-        columns = tuple(self._change.read_columns(self._context.schema)) or self._context.schema.field_names[:1]
+        columns = tuple(self._change.read_columns(self._context.readable_schema)) or self._context.schema.field_names[:1]
         found = [np.empty(0, np.int64)]
         for positions, batch in self._live(file, columns, self._may_match(file)):
             matches = where.condition.matches(batch).fill_null(False).to_numpy(zero_copy_only=False)
@@ -260,10 +261,15 @@ class _Changing:
 
         `in_place`: in tables whose buckets keep an order, the rows keep the sequence numbers of the file.
         """
-        if in_place and self._keeps_order:
+        in_transaction = self._context.first_new_row_id is not None
+        is_new = in_transaction and file.awaits_row_ids  # then its rows stay as new as they are
+        tracks = self._context.mode.tracks_rows and not is_new
+        if tracks != self._tracks or (in_place and self._keeps_order):
             self._close()
+        self._tracks = tracks
+        if in_place and self._keeps_order:
             self._number = file.min_sequence_number
-        names = [*self._context.schema.field_names, *(TRACKING_COLUMNS if self._context.mode.tracks_rows else ())]
+        names = [*self._context.schema.field_names, *(TRACKING_COLUMNS if tracks else self._change.tracking_columns)]
         for positions, batch in self._live(file, names, WHOLE if keeps_others else self._may_match(file)):
             if not len(positions):
                 continue
@@ -279,7 +285,7 @@ class _Changing:
     def _edited(self, file: DataFileMeta, positions: np.ndarray, batch: pa.RecordBatch, matches: np.ndarray) -> EditedRows:
         """The rows of the batch, changed where `matches` (bool) is set."""
         columns, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), np.flatnonzero(matches)
-        if self._context.mode.tracks_rows:
+        if self._tracks:
             columns[SEQUENCE_NUMBER] = pc.if_else(pa.array(matches), UNNUMBERED, columns[SEQUENCE_NUMBER])
         is_deleted = matches if self._change.drops_all else np.zeros(batch.num_rows, bool)
         if self._change.drops_all or not len(rows):
@@ -298,7 +304,7 @@ class _Changing:
         return EditedRows(columns, is_deleted)
 
     def _write(self, columns: Mapping[str, pa.Array]) -> None:
-        schema, tracks = self._context.schema, self._context.mode.tracks_rows
+        schema, tracks = self._context.schema, self._tracks
         rows = tracked_rows(schema, columns) if tracks else merge_rows(schema, columns, RowKind.INSERT, self._number)
         if not rows.num_rows:
             return

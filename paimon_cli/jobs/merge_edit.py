@@ -21,8 +21,10 @@ from paimon_cli.ingest.faults import shown
 from paimon_cli.jobs.key_index import NO_ROW
 from paimon_cli.jobs.merge_source import MergeSource
 from paimon_cli.jobs.row_change import Edit, EditedRows, Matches, NameRow, new_columns
+from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS, fields_of_star
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.clauses import SetClause, SetItem
+from paimon_cli.sql.expressions import columns_within
 from paimon_cli.sql.predicate import Predicate
 
 SOURCE, TARGET = "source", "target"
@@ -74,7 +76,17 @@ class MergeEdit(Edit):
         return False
 
     def read_columns(self, schema: TableSchema) -> Collection[str]:
-        return schema.field_names if any(c.condition for c in (*self.matched, *self.unmatched)) else self.source.on
+        if not any(clause.condition for clause in (*self.matched, *self.unmatched)):
+            return self.source.on
+        return [*(field.name for field in fields_of_star(schema)), *self.tracking_columns]
+
+    @property
+    def tracking_columns(self) -> Collection[str]:
+        clauses = (*self.matched, *self.unmatched)
+        conditions = [clause.condition.condition for clause in clauses if clause.condition is not None]
+        columns = list(columns_within((*conditions, *(item.expression for clause in clauses for item in _items(clause)))))
+        read = {column.path[0] if column.path and column.name == TARGET else column.name for column in columns}
+        return [name for name in TRACKING_COLUMNS if name in read or name in self.source.on]
 
     def matches(self, batch: pa.RecordBatch) -> Matches:
         positions, chosen = self._chosen(batch)
@@ -157,7 +169,10 @@ def _named(name_row: NameRow, rows: np.ndarray) -> NameRow:
 
 
 def joined_schema(schema: TableSchema, source: MergeSource) -> TableSchema:
-    """The table's columns, and the two rows. Raises `NotSupported` if the table has columns of their names."""
+    """The columns of the table, `schema` as queries see it, and the two rows.
+
+    Raises `NotSupported` if the table has columns of their names.
+    """
     for name in (SOURCE, TARGET):
         if schema.find(name) is not None:
             raise NotSupported(f"a merge into a table with a column '{name}'", f"conditions call a row of the merge {name}")

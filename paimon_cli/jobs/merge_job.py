@@ -50,6 +50,7 @@ from paimon_cli.jobs.update_job import ChangeRequest, UpdateSummary, check_moves
 from paimon_cli.jobs.write_job import write_input
 from paimon_cli.jobs.write_request import WriteRequest, plan_write, splits_of
 from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.metadata.data_file_schema import fields_of_star
 from paimon_cli.metadata.snapshot import RowOperation, Snapshot
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
 from paimon_cli.metadata.table_schema import TableSchema
@@ -113,10 +114,10 @@ def run_merge(
     if Committer(context).is_committed(identity):
         return MergeSummary(**finished_earlier(context, request.compaction, engine, progress))
     planned_merge(
-        context.schema, request, MemorySource.of(given.columns.empty_table(), context.schema, request.on, request.timezone)
+        context, request, MemorySource.of(given.columns.empty_table(), context.readable_schema, request.on, request.timezone)
     )
     with given.opened(context, request.on, request.timezone) as source:
-        merge = planned_merge(context.schema, request, source)
+        merge = planned_merge(context, request, source)
         check_moves(context, merge.edit)
         attempt = functools.partial(_attempt, context, merge, identity, engine, progress)
         summary, attempts = again_on_conflict(context, attempt, _RETRY_HINT, request.max_attempts)
@@ -124,20 +125,21 @@ def run_merge(
     return replace(summary, attempts=attempts, conflicts=attempts - 1, **ran_on(engine, context, started))
 
 
-def planned_merge(schema: TableSchema, request: MergeRequest, source: MergeSource) -> PlannedMerge:
+def planned_merge(context: TableContext, request: MergeRequest, source: MergeSource) -> PlannedMerge:
     """Check the request. Raises `UsageError` for invalid SQL and columns."""
-    joined, of_source = joined_schema(schema, source), source_schema(schema, source)
+    schema, readable = context.schema, context.readable_schema
+    joined, of_source = joined_schema(readable, source), source_schema(schema, source)
     used: set[str] = set()
 
     def clauses(when: str) -> tuple[Clause, ...]:
         own = of_source if when == "not_matched" else joined
-        return tuple(_clause(clause, own, schema, source, request, used) for clause in request.clauses if clause.when == when)
+        return tuple(_clause(clause, own, readable, source, request, used) for clause in request.clauses if clause.when == when)
 
     matched, inserts, unmatched = clauses("matched"), clauses("not_matched"), clauses("not_matched_by_source")
     check_all_used(request.params, used)
     if any(clause.takes_all for clause in request.clauses):
-        _check_columns(schema, source, (*matched, *inserts, *unmatched))
-    where = parse_predicate("TRUE", schema) if unmatched else source.condition(schema)
+        _check_columns(readable, source, (*matched, *inserts, *unmatched))
+    where = parse_predicate("TRUE", readable) if unmatched else source.condition(readable)
     edit = MergeEdit(where, source, matched, unmatched, _fixed(schema, source, request.clauses))
     return PlannedMerge(edit, inserts)
 
@@ -152,7 +154,8 @@ def _clause(
         texts, values = list(clause.assignments), values_of_columns(clause.values or {}, schema)
         if clause.takes_all:
             left_out = {*_stored_by(schema), *source.on} if clause.action == "update" else set[str]()
-            names = [field.name for field in source.fields if schema.find(field.name) is not None and field.name not in left_out]
+            known = {field.name for field in fields_of_star(schema)} - left_out
+            names = [field.name for field in source.fields if field.name in known]
             texts += [f"{quoted_name(name)} = source.{quoted_name(name)}" for name in names]
         elif not texts and not values:
             raise UsageError(f"nothing to {clause.action}", "the clause sets no column", 'such as {"points": "source.points"}')
@@ -171,7 +174,10 @@ def _check_columns(schema: TableSchema, source: MergeSource, clauses: Sequence[C
         values = [] if clause.new_values is None else [item.expression for item in clause.new_values.assignments]
         read |= {column.path[0] if column.path else column.name for column in columns_within((*conditions, *values))}
     own = {field.name for field in source.fields}
-    for name in own - read - set(schema.field_names):
+    for name in own - read - {field.name for field in fields_of_star(schema)} - set(source.on):
+        if schema.find(name) is not None:
+            what, why = f"nothing reads column '{name}' of the source", "a merge sets no ids and numbers of rows"
+            raise UsageError(what, why, "merge on it, or leave it out of the source", column=name)
         free = [column for column in schema.field_names if column not in own]
         what = f"the table has no column '{name}', which the source has"
         why = "when_matched_update_all and when_not_matched_insert_all take the columns that both have, and no condition reads it"

@@ -195,11 +195,14 @@ class RowsInMemory(SourceRows):
 
     @contextmanager
     def opened(self, context: TableContext, on: Sequence[str], timezone: str | None) -> Iterator[MergeSource]:
-        yield MemorySource.of(self.data, context.schema, on, timezone)
+        yield MemorySource.of(self.data, context.readable_schema, on, timezone)
 
 
 def source_fields(columns: pa.Schema, schema: TableSchema, on: Sequence[str]) -> tuple[DataField, ...]:
-    """The columns of the source with the types of the table. Raises `BadInput`, or `UsageError` for wrong columns in `on`."""
+    """The columns of the source with the types of the table, `schema` as queries see it.
+
+    Raises `BadInput`, or `UsageError` for wrong columns in `on`.
+    """
     for name in columns.names:
         if columns.names.count(name) > 1:
             raise BadInput(f"the source has two columns '{name}'", column=name)

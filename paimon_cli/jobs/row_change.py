@@ -24,7 +24,7 @@ from paimon_cli.lsm.changelog import ChangedKeys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import CommitMessage
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind, merge_rows
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, TRACKING_COLUMNS, VALUE_KIND, RowKind, merge_rows
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.clauses import BadRow, SetClause, SetItem
 from paimon_cli.sql.predicate import Predicate
@@ -79,6 +79,11 @@ class Edit(ABC):
     def read_columns(self, schema: TableSchema) -> Collection[str]:
         """The columns that decide whether a row changes."""
 
+    @property
+    @abstractmethod
+    def tracking_columns(self) -> Collection[str]:
+        """The columns of row tracking that conditions and new values read."""
+
     @abstractmethod
     def edited(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> EditedRows:
         """The rows of a batch in which all rows change. Raises `BadInput` naming the first row that cannot."""
@@ -105,6 +110,11 @@ class RowEdit(Edit):
 
     def read_columns(self, schema: TableSchema) -> Collection[str]:
         return self.where.columns
+
+    @property
+    def tracking_columns(self) -> Collection[str]:
+        read = {*self.where.columns, *(name for assignment in self.assignments for name in assignment.columns())}
+        return [name for name in TRACKING_COLUMNS if name in read]
 
     def edited(self, schema: TableSchema, batch: pa.RecordBatch, name_row: NameRow) -> EditedRows:
         columns = {name: batch.column(name) for name in schema.field_names}

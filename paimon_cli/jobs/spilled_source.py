@@ -40,7 +40,7 @@ class StreamedRows(SourceRows):
 
     @contextmanager
     def opened(self, context: TableContext, on: Sequence[str], timezone: str | None) -> Iterator[MergeSource]:
-        fields = source_fields(self.columns, context.schema, on)
+        fields = source_fields(self.columns, context.readable_schema, on)
         schema = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
         with SpillDirectory() as spill:
             stored = StoredRows.collected(

@@ -101,7 +101,8 @@ class OpenTransaction:
         if base is not None:
             pending.overwrite(layout.latest_hint, str(base_id).encode())
         cache = FileCache(context.cache.kept)
-        view = replace(context.redefined(), storage=pending, cache=cache, only_on=None).with_level_0()
+        new_id = (0 if base is None else base.next_row_id or 0) if context.mode.tracks_rows else None
+        view = replace(context.redefined(), storage=pending, cache=cache, only_on=None, first_new_row_id=new_id).with_level_0()
         cache.checked = dict.fromkeys(context.cache.checked, pending)
         return OpenTransaction(context, base, view, pending, context.clock.now_millis())
 
@@ -204,7 +205,7 @@ class OpenTransaction:
         for bucket_id in buckets:
             old, new = _files(before, bucket_id), _files(after, bucket_id)
             changes = FileChanges(
-                added=_missing(new.files, old.files),
+                added=tuple(file.to_be_numbered() for file in _missing(new.files, old.files)),
                 removed=_missing(old.files, new.files),
                 changelog=tuple(changelog.get(bucket_id, ())),
                 added_indexes=_missing(new.index_files, old.index_files),

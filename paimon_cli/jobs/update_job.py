@@ -134,11 +134,11 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
 
 def edit_of(request: UpdateRequest, context: TableContext) -> RowEdit:
     """What the request does to a row. Raises `UsageError` for invalid SQL, `BadInput` for a value that a column cannot hold."""
-    schema, new_values = context.schema, None
+    readable, new_values = context.readable_schema, None
     if request.assignments or request.values:
-        given = values_of_columns(request.values or {}, schema)
-        new_values = parse_set_clause(request.assignments, schema, request.params, given)
-    where = parse_predicate(request.where, context.readable_schema, request.params)
+        given = values_of_columns(request.values or {}, readable)
+        new_values = parse_set_clause(request.assignments, readable, request.params, given)
+    where = parse_predicate(request.where, readable, request.params)
     check_all_used(request.params, where.parameters | (new_values.parameters if new_values else frozenset()))
     return RowEdit(where, new_values)
 

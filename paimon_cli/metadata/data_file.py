@@ -23,6 +23,8 @@ class EntryKind:
 SOURCE_APPEND, SOURCE_COMPACT = 0, 1
 ROW_ID = "_ROW_ID"
 """The column with the ids of rows, which files store whose rows are not new."""
+AFTER_ALL_NUMBERS = 2**63 - 1
+"""Stands for the sequence number that a commit is still to give."""
 DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
 SORTED_INDEXES = ("btree", "bitmap")
 """Indexes of column values, which help to find rows and do not decide which there are. They are kept, and not used."""
@@ -89,6 +91,20 @@ class DataFileMeta:
         first one, unless the table has no row tracking.
         """
         return ROW_ID in (self.write_cols or ())
+
+    def unnumbered(self) -> DataFileMeta:
+        """The file before a commit numbers its changed rows, as a manifest can record it: its numbers are in order."""
+        has_changed_rows = self.stores_row_ids and self.max_sequence_number == 0
+        return replace(self, max_sequence_number=AFTER_ALL_NUMBERS) if has_changed_rows else self
+
+    def to_be_numbered(self) -> DataFileMeta:
+        """The file that `unnumbered` was made of."""
+        return replace(self, max_sequence_number=0) if self.max_sequence_number == AFTER_ALL_NUMBERS else self
+
+    @property
+    def awaits_row_ids(self) -> bool:
+        """Whether its rows are new, and a commit of a table with row tracking is still to give them ids."""
+        return self.first_row_id is None and not self.stores_row_ids and self.file_source != SOURCE_COMPACT
 
     def stores(self, column: str) -> bool:
         """Whether the file has this column of its schema: all of them, unless it is one of several for the same rows."""

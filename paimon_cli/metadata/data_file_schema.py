@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.arrow_types import arrow_field, identified_schema, values_from_arrow, without_hidden_nulls
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField, PlainType
-from paimon_cli.metadata.data_file import ROW_ID
+from paimon_cli.metadata.data_file import AFTER_ALL_NUMBERS, ROW_ID
 from paimon_cli.metadata.table_schema import TableSchema
 
 KEY_PREFIX = "_KEY_"
@@ -55,7 +55,6 @@ TRACKING_FIELDS = (
 TRACKING_COLUMNS = tuple(field.name for field in TRACKING_FIELDS)
 UNNUMBERED = 0
 """In memory, the sequence number of a new or changed row, which the commit numbers; in files it is null."""
-_AFTER_ALL = np.iinfo(np.int64).max
 
 
 def merge_schema(schema: TableSchema) -> pa.Schema:
@@ -67,6 +66,11 @@ def merge_schema(schema: TableSchema) -> pa.Schema:
 def with_tracking_columns(schema: TableSchema) -> TableSchema:
     """The schema as queries of a table with row tracking see it."""
     return replace(schema, fields=(*schema.fields, *TRACKING_FIELDS))
+
+
+def fields_of_star(schema: TableSchema) -> tuple[DataField, ...]:
+    """The columns that `*` stands for: all but those of row tracking."""
+    return tuple(field for field in schema.fields if field.name not in TRACKING_COLUMNS)
 
 
 def tracked_rows(schema: TableSchema, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
@@ -141,14 +145,14 @@ class FileLayout:
         """
         numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
         if self.tracks_rows:
-            numbers = np.where(numbers == UNNUMBERED, _AFTER_ALL, numbers)
+            numbers = np.where(numbers == UNNUMBERED, AFTER_ALL_NUMBERS, numbers)
         retractions = np.count_nonzero(rows.column(VALUE_KIND).to_numpy() & 1) if self.keys else 0
         return int(numbers.min()), int(numbers.max()), int(retractions)
 
     def recorded(self, sequences: tuple[int, int]) -> tuple[int, int]:
         """The sequence numbers in the metadata of a file whose rows have these `totals_of`: 0 is for the commit to replace."""
         low, high = sequences
-        return (low % _AFTER_ALL, high % _AFTER_ALL) if self.tracks_rows else sequences
+        return (low % AFTER_ALL_NUMBERS, high % AFTER_ALL_NUMBERS) if self.tracks_rows else sequences
 
     def keys_of(self, rows: pa.RecordBatch) -> list[bytes]:
         """The serialised key of each row."""

@@ -21,7 +21,15 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import files_that_wait
-from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta, SimpleStats
+from paimon_cli.metadata.data_file import (
+    ROW_ID,
+    DataFileMeta,
+    FileFilter,
+    KeepPartition,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+)
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.matching_rows import MatchingRows
 from paimon_cli.sql.expressions import BoundsOf, ColumnBounds
@@ -59,7 +67,7 @@ class TableBounds:
 
     def of_file(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
         """Bounds of all columns, for the rows of this file."""
-        of_keys, known = self.of_keys(partition, bucket, file), self._values(file)
+        of_keys, known = self.of_keys(partition, bucket, file), self._values(file) | self._row_ids(file)
         return lambda name: of_keys(name) or known.get(name)
 
     def of_indexed(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
@@ -103,6 +111,15 @@ class TableBounds:
             low, high = (_row(row, types, file.file_name)[0] for row in (file.min_key, file.max_key))
             known[first.name] = ColumnBounds(file.row_count, None, low, high)
         return known
+
+    def _row_ids(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
+        """The ids of the rows, if the file does not store them, so that they follow one another."""
+        mode, least = self._context.mode, self._context.first_new_row_id
+        if not mode.tracks_rows or mode.combines_columns or file.stores_row_ids:
+            return {}
+        if file.first_row_id is not None:
+            return {ROW_ID: ColumnBounds(file.row_count, 0, file.first_row_id, file.first_row_id + file.row_count - 1)}
+        return {ROW_ID: ColumnBounds(file.row_count, 0, least)} if least is not None and file.awaits_row_ids else {}
 
     def _values(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
         """Bounds of all columns. A column that the file's schema lacks is null in all rows; one that must be cast is unknown."""

@@ -15,11 +15,13 @@ from paimon_cli.bucket.spilled_runs import SpillDirectory, SpilledRun
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.type_text import quoted_name, quoted_names
 from paimon_cli.errors import UsageError
+from paimon_cli.metadata.data_file_schema import fields_of_star
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.expressions import ColumnValue, SortKey
 
 NESTED_NAME = "."
+EVERY = "*"
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class Selection:
 def selected(schema: TableSchema, columns: str | Sequence[str] | None) -> Selection:
     """Parse column names: a text with commas, or a list (None: all columns). Raises `UsageError`.
 
-    `a.b` is a field, unless there is such a column. In a list, a name in quotes is read as one in a text, unless there is a
-    column that is called so, quotes included.
+    `a.b` is a field, and `*` all columns but those of row tracking, unless there is such a column. In a list, a name in quotes is
+    read as one in a text, unless there is a column that is called so, quotes included.
     """
     if columns is None:
         return Selection(tuple(ColumnValue(field.name, field.type) for field in schema.fields))
@@ -67,7 +69,7 @@ def selected(schema: TableSchema, columns: str | Sequence[str] | None) -> Select
 
         values = selected_values(text, schema)
     else:
-        values = tuple(ColumnValue(field.name, field.type) for field in schema.fields_of(names))
+        values = tuple(value for name in names for value in _named(name, schema))
     if not values:
         raise UsageError("no columns to read", hint=f"the columns are {', '.join(schema.field_names)}")
     selection = Selection(values)
@@ -76,8 +78,17 @@ def selected(schema: TableSchema, columns: str | Sequence[str] | None) -> Select
     return selection
 
 
+def _named(name: str, schema: TableSchema) -> tuple[ColumnValue, ...]:
+    """The column, or all for `*`."""
+    is_star = name == EVERY and schema.find(name) is None
+    fields = fields_of_star(schema) if is_star else (schema.field(name),)
+    return tuple(ColumnValue(field.name, field.type) for field in fields)
+
+
 def _listed(name: str, schema: TableSchema) -> str:
     """An element of a list of names as text: quoted, unless it is a field (`a.b`) or in quotes already."""
+    if name == EVERY:
+        return name
     plain = name.replace(".", "").replace("_", "").isalnum() or name[:1] in ('"', "`")
     return name if plain and schema.find(name) is None else quoted_name(name)
 

@@ -108,7 +108,7 @@ class FrameToMerge(SourceRows):
 
     @contextmanager
     def opened(self, context: TableContext, on: Sequence[str], timezone: str | None) -> Iterator[MergeSource]:
-        fields = source_fields(self.columns, context.schema, on)
+        fields = source_fields(self.columns, context.readable_schema, on)
         staging = Staging(context, new_stamp(context), fields, tuple(on), timezone)
         try:
             yield staging.run(self.frame)

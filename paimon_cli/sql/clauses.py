@@ -18,6 +18,7 @@ from paimon_cli.datatypes.data_type import DataField, DecimalType, NestedType, V
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
+from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS, fields_of_star
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import shortened
 from paimon_cli.sql.expression_sql import ASSIGNMENT, ExpressionReader, is_column
@@ -164,6 +165,9 @@ def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> Da
 
 def _settable(name: str, schema: TableSchema) -> DataField:
     """The column with this name. Raises `UsageError` if its value decides where the row is stored."""
+    if name in TRACKING_COLUMNS:
+        why = "each row gets its id and number from a commit, and keeps the id for life"
+        raise UsageError(f"column '{name}' cannot be set", why, "leave it out", column=name)
     partition_keys = () if schema.has_movable_rows else schema.partition_keys
     fixed = {"primary key": schema.primary_keys, "partition key": partition_keys, "bucket key": schema.bucket_key_names}
     for what, keys in fixed.items():
@@ -206,7 +210,7 @@ class NullsLast(Sql):
 
 
 def selected_values(text: str, schema: TableSchema) -> tuple[ColumnValue, ...]:
-    """Parse a list of columns and fields such as `a, b.c`. Raises `UsageError` for anything else."""
+    """Parse a list of columns and fields such as `a, b.c`, or `*` for all columns. Raises `UsageError` for anything else."""
     sql = SqlText(text, "list of columns", "SELECT ")
     statement = sql.parsed()
     reader = ExpressionReader(schema, sql)
@@ -214,10 +218,15 @@ def selected_values(text: str, schema: TableSchema) -> tuple[ColumnValue, ...]:
         raise UsageError(
             f"cannot read the {sql.what}: {shortened(text)}", "expected names separated by commas", "such as id,a.b,`last name`"
         )
+    values: list[ColumnValue] = []
     for node in statement.expressions:
-        if not is_column(node):
+        if isinstance(node, exp.Star) and not any(node.args.values()):
+            values += (ColumnValue(field.name, field.type) for field in fields_of_star(schema))
+        elif is_column(node):
+            values.append(reader.column(node))
+        else:
             raise sql.refused(node, "expected names separated by commas", "such as id,a.b,`last name`")
-    return tuple(reader.column(node) for node in statement.expressions)
+    return tuple(values)
 
 
 def sort_keys(text: str, schema: TableSchema) -> tuple[SortKey, ...]:

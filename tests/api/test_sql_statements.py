@@ -804,23 +804,28 @@ def test_options_and_defaults_are_single_literals(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "after"),
     [
-        "DELETE FROM w.t USING w.s WHERE t._ROW_ID = s.id AND t.a = 1",
-        "DELETE FROM w.t WHERE a = 1 AND _row_id IN (SELECT id FROM w.s)",
-        "UPDATE w.t AS x SET b = s.id FROM w.s WHERE x._ROW_ID = s.id AND x.a = 1",
-        "UPDATE w.t SET b = CASE WHEN _ROW_ID = 1 THEN 5 ELSE a END WHERE a = 1",
+        ("DELETE FROM w.t USING w.s WHERE t._ROW_ID = s.id AND t.a = 1", [(0, 1, 1), (2, 1, 3), (3, 2, 4)]),
+        ("DELETE FROM w.t WHERE a = 1 AND _row_id IN (SELECT id FROM w.s)", [(0, 1, 1), (2, 1, 3), (3, 2, 4)]),
+        ("DELETE FROM w.t WHERE (SELECT true)", []),  # reads no column
+        (
+            "UPDATE w.t AS x SET b = s.id FROM w.s WHERE x._ROW_ID = s.id + 1 AND x.a = 1",
+            [(0, 1, 1), (1, 1, 2), (2, 1, 1), (3, 2, 4)],
+        ),
+        (
+            "UPDATE w.t SET b = CASE WHEN _ROW_ID = 1 THEN 5 ELSE a END WHERE a = 1",
+            [(0, 1, 1), (1, 1, 5), (2, 1, 1), (3, 2, 4)],
+        ),
     ],
 )
-def test_rows_are_not_found_again_by_what_other_rows_have_too(tmp_path: Path, change: str) -> None:
+def test_rows_with_ids_are_found_again_by_them(tmp_path: Path, change: str, after: list[tuple[int, int, int]]) -> None:
     """Rows that are equal in all columns that the statement reads differ in their ids."""
     catalog = Catalog(str(tmp_path / "wh"))
     catalog.sql("CREATE TABLE w.t (a INT, b INT) WITH ('row-tracking.enabled' = 'true'); CREATE TABLE w.s (id BIGINT)")
     catalog.sql("INSERT INTO w.t VALUES (1, 1), (1, 2), (1, 3), (2, 4); INSERT INTO w.s VALUES (1)")
-    before = rows(catalog, "SELECT _ROW_ID, a, b FROM w.t ORDER BY ALL")
-    with pytest.raises(NotSupported, match="found again by the other columns"):
-        catalog.sql(change)
-    assert rows(catalog, "SELECT _ROW_ID, a, b FROM w.t ORDER BY ALL") == before
+    catalog.sql(change)
+    assert rows(catalog, "SELECT _ROW_ID, a, b FROM w.t ORDER BY ALL") == after
 
 
 @pytest.mark.parametrize("value", ["hash(x)", "list_sum([*COLUMNS(x.*)])", "(SELECT hash(x))"])

@@ -211,3 +211,19 @@ def test_numbers_of_compacted_rows_that_are_known_stay(tmp_path: Path) -> None:
         file = replace(entry.file, min_sequence_number=low, max_sequence_number=high, file_source=SOURCE_COMPACT)
         found = file.tracked(9, 100)
         assert (found.min_sequence_number, found.max_sequence_number) == expected and found.first_row_id is None
+
+
+def test_a_star_selects_all_other_columns(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    add(context, 1)
+    for columns in ("*,_ROW_ID", ["*", "_ROW_ID"], "*, _ROW_ID"):
+        (batch,) = plan_rows(context, ReadRequest(columns=columns)).rows()
+        assert batch.to_pylist() == [{"id": 1, "v": "new", "dt": "a", "_ROW_ID": 0}]
+    nested = make_table(tmp_path / "n", {"id": "INT", "r": "ROW<a INT>"}, [], bucket=-1)
+    write(nested, [{"id": 1, "r": {"a": 2}}])
+    (batch,) = plan_rows(nested, ReadRequest(columns="r.a,*")).rows()
+    assert batch.to_pylist() == [{"r.a": 2, "id": 1, "r": {"a": 2}}]
+    starred = make_table(tmp_path / "s", {"id": "INT", "*": "INT"}, [], bucket=-1)
+    write(starred, [{"id": 1, "*": 2}])
+    (batch,) = plan_rows(starred, ReadRequest(columns=["*"])).rows()
+    assert batch.to_pylist() == [{"*": 2}]
