@@ -23,7 +23,7 @@ from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.data_type import DataField, DataType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, Conflict, NotSupported
-from paimon_cli.jobs.adoption.far_times import refuse_far_int96, refuse_far_orc_times
+from paimon_cli.jobs.adoption.far_times import refuse_far_int96, refuse_unreadable_orc_times
 from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.capabilities import link_target, open_sized
@@ -105,7 +105,7 @@ class Footers:
             orc = OrcFile(stream)
             fields = self._checked(path, orc.schema, None)
             if self._in_place:
-                refuse_far_orc_times(path, orc, fields)
+                refuse_unreadable_orc_times(path, orc, fields)
             return FileFooter(file, form, fields, orc.nrows, None)
         if form != "parquet":
             raise BadInput(f"{path} is neither Parquet nor ORC", "its first bytes are of neither format", "move it away")
