@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import struct
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import pyarrow as pa
 from pyarrow import orc
@@ -108,7 +108,7 @@ class ServedFile(io.RawIOBase):
         return len(content)
 
 
-def answer(answers: IO[bytes], source: io.BufferedReader, wanted: str, stripe: int, columns: list[Any] | None) -> None:
+def answer(answers: IO[bytes], source: BinaryIO, wanted: str, stripe: int, columns: list[Any] | None) -> None:
     """Answer a request: with the numbers of rows and stripes and the schema, with a stripe's validated rows in Arrow IPC, or with
     a byte that says whether the columns of these numbers have negative digits there.
     """
@@ -127,7 +127,7 @@ def answer(answers: IO[bytes], source: io.BufferedReader, wanted: str, stripe: i
     _stream(pa.PythonFile(_UnclosedPipe(answers), "w"), rows)
 
 
-def has_negative_digits(source: IO[bytes], stripe: int, columns: list[int]) -> bool:
+def has_negative_digits(source: BinaryIO, stripe: int, columns: list[int]) -> bool:
     """Whether a timestamp in a stripe is stored with nanoseconds that are negative below the millisecond (see `orc_times`).
 
     Arrow adds seconds and nanoseconds, so pyorc reads the columns of these numbers. It stops at the first such value. A map that

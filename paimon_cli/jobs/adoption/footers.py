@@ -127,7 +127,7 @@ class Footers:
         if self._fields is not None and metadata is not None and self._is_usual(schema):
             self._expect_physical(path, self._fields, metadata)
             return self._fields
-        fields = tuple(DataField(0, each.name, type_from_arrow(each.type, nullable=True)) for each in schema)
+        fields = tuple(DataField(0, each.name, _type_of(path, each)) for each in schema)
         if metadata is not None:
             self._expect_physical(path, fields, metadata)
         self._expect_same(path, fields)
@@ -151,6 +151,17 @@ class Footers:
                 why = f"column {name} is {first.get(name, 'missing')} there, and {mine.get(name, 'missing')} here"
                 hint = "adopt files with the same columns, and write the others"
                 raise NotSupported(f"{path} has other columns than {self._first}", why, hint, column=name)
+
+
+def _type_of(path: str, column: pa.Field) -> DataType:
+    try:
+        return type_from_arrow(column.type, nullable=True)
+    except NotSupported as unknown:
+        what, hint = (
+            f"column {column.name} of {path} cannot be adopted",
+            "write the file again with another type, or move it away",
+        )
+        raise NotSupported(what, f"{unknown.what}: {unknown.why}", hint, column=column.name, path=path) from unknown
 
 
 def _format(head: bytes) -> str | None:
