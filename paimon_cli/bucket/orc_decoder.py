@@ -36,7 +36,7 @@ class Message:
     BYTES = b"B"
 
 
-class Wanted:
+class DecoderRequest:
     """What a request is about: the numbers and the schema of a file, the rows of a stripe, or how it stores its timestamps."""
 
     SCHEMA = "schema"
@@ -112,11 +112,11 @@ def answer(answers: IO[bytes], source: BinaryIO, wanted: str, stripe: int, colum
     """Answer a request: with the numbers of rows and stripes and the schema, with a stripe's validated rows in Arrow IPC, or with
     a byte that says whether the columns of these numbers have negative digits there.
     """
-    if wanted == Wanted.DIGITS:
+    if wanted == DecoderRequest.DIGITS:
         send(answers, Message.ANSWER, bytes([has_negative_digits(source, stripe, columns or [])]))
         return
     file = orc.ORCFile(source)
-    if wanted == Wanted.SCHEMA:
+    if wanted == DecoderRequest.SCHEMA:
         send(answers, Message.ANSWER, PLACE.pack(file.nrows, file.nstripes) + file.schema.serialize().to_pybytes())
         return
     rows = file.read_stripe(stripe, columns=columns)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.orc_decoder import PLACE, Message, Wanted, receive, send
+from paimon_cli.bucket.orc_decoder import PLACE, DecoderRequest, Message, receive, send
 from paimon_cli.datatypes.data_type import ArrayType, DataType, RowType
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.pieces import PIECES
@@ -246,7 +246,7 @@ class OrcFile:
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
         self._size = source.seek(0, os.SEEK_END)
-        answer = self._request(Wanted.SCHEMA)
+        answer = self._request(DecoderRequest.SCHEMA)
         self.nrows: int
         self.nstripes: int
         self.nrows, self.nstripes = PLACE.unpack(answer.slice(0, PLACE.size))
@@ -254,12 +254,12 @@ class OrcFile:
 
     def read_stripe(self, number: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of a stripe, with these columns (None: all) in the file's order."""
-        return pa.ipc.open_stream(self._request(Wanted.ROWS, number, columns)).read_next_batch()
+        return pa.ipc.open_stream(self._request(DecoderRequest.ROWS, number, columns)).read_next_batch()
 
     def has_negative_digits(self, number: int, column: str) -> bool:
         """Whether a stripe stores a time of the column in a form that Java's Paimon does not read (see `orc_times`). Slow."""
-        return self._request(Wanted.DIGITS, number, [self.schema.get_field_index(column)]).to_pybytes() == b"\1"
+        return self._request(DecoderRequest.DIGITS, number, [self.schema.get_field_index(column)]).to_pybytes() == b"\1"
 
     def _request(self, wanted: str, stripe: int = 0, columns: Sequence[str | int] | None = None) -> pa.Buffer:
-        """Send a request (`Wanted`). The decoder opens the file for each, so any decoder can answer."""
+        """Send a request (`DecoderRequest`). The decoder opens the file for each, so any decoder can answer."""
         return answer_to(json.dumps([self._size, wanted, stripe, columns]).encode(), self._source)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pyorc
 import pytest
+from pyorc.converters import ORCConverter
 
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.orc_times import misread_times
@@ -21,8 +22,12 @@ NOT_READ = [-1, -1000, -999_999, -MILLI - 1, -999 * MILLI - 1, -SECOND - 1, -SEC
 """If Arrow has written them; of Java, nanoseconds since 1970."""
 
 
-class Down(pyorc.converters.TimestampConverter):
+class Down(ORCConverter):
     """Rounds the seconds down, as Java's writers do."""
+
+    @staticmethod
+    def from_orc(seconds: int, nanos: int, zone: Any) -> int:
+        return seconds * SECOND + nanos
 
     @staticmethod
     def to_orc(nanos: int, zone: Any) -> tuple[int, int]:

@@ -175,7 +175,13 @@ def plan_adoption(
 def _values_of(source: Source, keys: Sequence[DataField], null: str) -> dict[tuple[str | None, ...], tuple[Any, ...]]:
     """The values of partitions by their texts. Raises `UsageError` for a text that is no value of its type."""
     different = dict.fromkeys(file.partition for file in source.files)
-    return {texts: tuple(value_of_text(key, text, null) for key, text in zip(keys, texts, strict=True)) for texts in different}
+    try:
+        return {
+            texts: tuple(value_of_text(key, text, null) for key, text in zip(keys, texts, strict=True)) for texts in different
+        }
+    except UsageError as error:
+        error.set_hint("choose another type with --partition-column, such as 'p STRING', or rename the directory")
+        raise
 
 
 def _expect_new(location: TableLocation, definition: TableDefinition) -> None:
