@@ -49,6 +49,8 @@ class Adopting(OpenedCatalog):
         else:
             source = hive_source(*in_hive, of_store, _THREADS)
         found = plan_adoption(source, location, options, self._table_options, progress, _THREADS)
+        for names in found.shared:
+            self.runtime.warn(f"{names} are one partition: the same value, written in several ways")
         return Planned(found.plan(), lambda: self._adopt(found, of_store, progress))
 
     def _adopt(self, adoption: Adoption, store: Mapping[str, str], progress: Progress) -> Adopted:

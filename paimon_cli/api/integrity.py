@@ -125,12 +125,14 @@ class Integrity(OpenedTable):
         job at work, and for an earlier table with another primary key.
         """
         from paimon_cli.history.points_in_time import past_millis
+        from paimon_cli.history.tiered_rows import expect_not_tiered
         from paimon_cli.jobs.erasure.dropped_tables import dropped_tables
         from paimon_cli.jobs.erasure.erase_job import EraseRequest, Erasure
         from paimon_cli.jobs.erasure.erase_table import TableErasure, read_keys
 
         self.check_call()
         context = self.supported
+        expect_not_tiered(context, "erase rows of")
         if context.branch != MAIN_BRANCH:
             raise UsageError(
                 f"{context.name} is a branch", "rows are erased from a table with all its branches", "name the table"

@@ -291,11 +291,13 @@ class Maintenance(OpenedTable):
 
     def plan_rollback(self, to: Point) -> Planned[RollbackPlan, RolledBack]:
         """Plan a rollback to a snapshot id, a tag, or a time. Raises `NotFound` if there is no such snapshot."""
+        from paimon_cli.history.tiered_rows import expect_not_tiered
         from paimon_cli.jobs.metadata_jobs import find_target, run_rollback
         from paimon_cli.maintain.named_files import measured
         from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 
         context = self.supported
+        expect_not_tiered(context, "roll back")
         plan = plan_rollback(context, find_target(context, str(point_text(to))))
 
         def files() -> list[FileToDelete]:
@@ -316,16 +318,20 @@ class Maintenance(OpenedTable):
         self.check_commit()
         if not options.as_new:
             return self.plan_rollback(str(options.to)).run()
+        from paimon_cli.history.tiered_rows import expect_not_tiered
         from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 
+        expect_not_tiered(self.context, "roll back")
         target = find_target(self.context, str(options.to)).snapshot
         with self.runtime.engine_running() as engine:
             return run_restore(self.context, target, engine, self.runtime.new_progress(), options.compact)
 
     def plan_restore(self, to: Point) -> Restoration:
         """What `rollback(to, as_new=True)` would copy; changes nothing."""
+        from paimon_cli.history.tiered_rows import expect_not_tiered
         from paimon_cli.jobs.metadata_jobs import find_target, plan_restore
 
+        expect_not_tiered(self.context, "roll back")
         target = find_target(self.context, str(point_text(to))).snapshot
         return Restoration(target, *plan_restore(self.context, target))
 

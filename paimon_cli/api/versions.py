@@ -236,11 +236,13 @@ class Branches(References["BranchRow"]):
 
     def plan_fast_forward(self, name: str) -> Planned[FastForwardPlan, BranchRow]:
         """Plan to replace the history of main with that of a branch. Raises `NotFound` for a missing branch."""
+        from paimon_cli.history.tiered_rows import expect_not_tiered
         from paimon_cli.jobs.reclaim_job import deletion
         from paimon_cli.maintain.branches import fast_forward, files_removed_by_fast_forward, plan_fast_forward
         from paimon_cli.maintain.named_files import measured
 
         context = self._table.supported
+        expect_not_tiered(context, "replace the history of")
         if name not in context.branches.names():
             raise context.branches.missing(name)
         plan = plan_fast_forward(context, name)

@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import struct
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import pyarrow as pa
 from pyarrow import orc
@@ -36,6 +36,14 @@ class Message:
     FAILED = b"F"
     ASK = b"Q"
     BYTES = b"B"
+
+
+class DecoderRequest:
+    """What a request is about: the numbers and the schema of a file, the rows of a stripe, or how it stores its timestamps."""
+
+    SCHEMA = "schema"
+    ROWS = "rows"
+    DIGITS = "digits"
 
 
 FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
@@ -102,11 +110,18 @@ class ServedFile(io.RawIOBase):
         return len(content)
 
 
-def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: list[str] | None, batch_rows: int | None) -> None:
-    """Answer a request: with the numbers of rows and stripes and the schema, or with a stripe's validated rows in Arrow IPC: as
-    one batch, or compressed, in batches of `batch_rows`, because the parent holds as many stripes as it merges files.
+def answer(
+    answers: IO[bytes], source: BinaryIO, wanted: str, stripe: int, columns: list[Any] | None, batch_rows: int | None
+) -> None:
+    """Answer a request: with the numbers of rows and stripes and the schema, with a byte that says whether the columns of these
+    numbers have negative digits in a stripe, or with the stripe's validated rows in Arrow IPC: as one batch, or compressed, in
+    batches of `batch_rows`, because the parent holds as many stripes as it merges files.
     """
-    if stripe is None:
+    if wanted == DecoderRequest.DIGITS:
+        send(answers, Message.ANSWER, bytes([has_negative_digits(source, stripe, columns or [])]))
+        return
+    file = orc.ORCFile(source)
+    if wanted == DecoderRequest.SCHEMA:
         send(answers, Message.ANSWER, PLACE.pack(file.nrows, file.nstripes) + file.schema.serialize().to_pybytes())
         return
     rows = file.read_stripe(stripe, columns=columns)
@@ -120,6 +135,42 @@ def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: l
     _stream(measure, rows)
     _write(answers, _HEADER.pack(Message.ANSWER, measure.size()))
     _stream(pa.PythonFile(_UnclosedPipe(answers), "w"), rows)
+
+
+def has_negative_digits(source: BinaryIO, stripe: int, columns: list[int]) -> bool:
+    """Whether a timestamp in a stripe is stored with nanoseconds that are negative below the millisecond (see `orc_times`).
+
+    Arrow adds seconds and nanoseconds, so pyorc reads the columns of these numbers. It stops at the first such value. A map that
+    is no Python dictionary, as with lists for keys, cannot be looked at, and counts as one that holds such a value.
+    """
+    import pyorc  # few files need it
+    from pyorc.converters import ORCConverter
+    from pyorc.errors import ORCError
+
+    class Found(Exception):
+        """There is one."""
+
+    class Digits(ORCConverter):
+        @staticmethod
+        def from_orc(seconds: int, nanos: int, zone: Any) -> int:
+            if nanos < 0 and nanos % 1_000_000:
+                raise Found
+            return 0 if seconds is None else seconds
+
+        @staticmethod
+        def to_orc(*_: Any) -> Any:
+            raise NotImplementedError
+
+    kinds = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
+    try:
+        reader = pyorc.Reader(source, column_indices=columns, converters=dict.fromkeys(kinds, Digits))
+        for _ in reader.read_stripe(stripe):
+            pass
+    except (Found, TypeError):
+        return True
+    except ORCError as error:
+        raise ValueError(str(error)) from error
+    return False
 
 
 class _UnclosedPipe(io.RawIOBase):
@@ -150,12 +201,12 @@ def main(read_bytes: int) -> None:
     send(answers, Message.READY, b"")
     while True:
         try:
-            size, stripe, columns, batch_rows = json.loads(receive(requests)[1].to_pybytes())
+            size, wanted, stripe, columns, batch_rows = json.loads(receive(requests)[1].to_pybytes())
         except EOFError:
             return
         try:
             # Arrow reads each stream of each column by itself. Most are a few bytes, so reads are combined.
             file = io.BufferedReader(ServedFile(size, requests, answers), read_bytes)
-            answer(answers, orc.ORCFile(file), stripe, columns, batch_rows)
+            answer(answers, file, wanted, stripe, columns, batch_rows)
         except FAILURES as error:
             send(answers, Message.FAILED, (str(error) or type(error).__name__).encode())

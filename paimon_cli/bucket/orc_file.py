@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.orc_decoder import PLACE, Message, receive, send
+from paimon_cli.bucket.orc_decoder import PLACE, DecoderRequest, Message, receive, send
 from paimon_cli.datatypes.data_type import ArrayType, DataType, RowType
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.pieces import PIECES
@@ -307,7 +307,7 @@ class OrcFile:
         self._source = source
         self._shares = shares
         self._size = source.seek(0, os.SEEK_END)
-        answer = self._request(None, None)
+        answer = self._request(DecoderRequest.SCHEMA)
         self.nrows: int
         self.nstripes: int
         self.nrows, self.nstripes = PLACE.unpack(answer.slice(0, PLACE.size))
@@ -323,8 +323,29 @@ class OrcFile:
         """The rows of a stripe like `read_stripe`, in batches of `batch_rows` (None: one). Until a batch is returned it takes a
         quarter of its memory or less, for more time of the processor: where the stripes of many files are read at once.
         """
+        answer = self._request(DecoderRequest.ROWS, number, columns, batch_rows)
+        yield from pa.ipc.open_stream(answer, options=_ONE_THREAD)
+
+    def has_negative_digits(self, number: int, column: str) -> bool:
+        """Whether a stripe stores a time of the column in a form that Java's Paimon does not read (see `orc_times`). Slow."""
+        return self._request(DecoderRequest.DIGITS, number, [self.schema.get_field_index(column)]).to_pybytes() == b"        return next(self.stripe_batches(number, columns))
+
+    def stripe_batches(
+        self, number: int, columns: Sequence[str] | None = None, batch_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a stripe like `read_stripe`, in batches of `batch_rows` (None: one). Until a batch is returned it takes a
+        quarter of its memory or less, for more time of the processor: where the stripes of many files are read at once.
+        """
         yield from pa.ipc.open_stream(self._request(number, columns, batch_rows), options=_ONE_THREAD)
 
     def _request(self, stripe: int | None, columns: Sequence[str] | None, batch_rows: int | None = None) -> pa.Buffer:
         """Request a stripe, or the file's metadata. The decoder opens the file for each request, so any decoder can answer."""
         return answer_to(json.dumps([self._size, stripe, columns, batch_rows]).encode(), self._source, self._shares)
+"
+
+    def _request(
+        self, wanted: str, stripe: int = 0, columns: Sequence[str | int] | None = None, batch_rows: int | None = None
+    ) -> pa.Buffer:
+        """Send a request (`DecoderRequest`). The decoder opens the file for each, so any decoder can answer."""
+        request = json.dumps([self._size, wanted, stripe, columns, batch_rows]).encode()
+        return answer_to(request, self._source, self._shares)

@@ -41,22 +41,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
 
     Raises `UsageError` if the definition is invalid or the table exists, `NotSupported` for a table that `write` would refuse.
     """
-    definition = with_key_options(definition)
-    refuse_secrets(definition.options)
-    if "path" in definition.options:
-        what, why = "the option path of a new table", "the name of a table says where it is"
-        raise NotSupported(what, why, "leave it out, or create the table by its path")
-    check_definition(definition)
-    definition = with_postponed_writes(definition)
-    if location.read_optimized:
-        raise UsageError(f"{location.name} is a view", "a table name cannot end in $ro", "leave out $ro")
-    if location.branch != MAIN_BRANCH:
-        raise UsageError(
-            f"{location.name} is a branch",
-            "a branch is created from an existing table",
-            f"paimon-cli branches create {shlex.quote(without_login(location.url))} {location.branch}",
-        )
-    schema = to_schema(definition, (clock or SystemClock()).now_millis())
+    definition, schema = _checked(location, definition, clock or SystemClock())
     metastore, name = location.metastore, location.identifier
     warnings: list[str] = []
 
@@ -80,10 +65,43 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     storage, root = location.open_storage()
     check_not_dropping(storage, root)
     if not definition.if_not_exists:
-        raise AlreadyExists(
-            f"table {location.name} already exists", hint="add --if-not-exists to keep it, or choose another name"
-        )
+        raise _exists(location)
     return CreatedTable(SchemaHistory(storage, TableLayout(root)).latest(), False)
+
+
+def check_new_table(location: TableLocation, definition: TableDefinition) -> None:
+    """Raise what `create_table` would, as far as the definition and the place tell; nothing is created."""
+    _, schema = _checked(location, definition, SystemClock())
+    storage, root = location.open_storage()
+    if SchemaHistory(storage, TableLayout(root)).ids():
+        check_not_dropping(storage, root)
+        raise _exists(location)
+    refuse_unwritable(f"cannot create {location.name}", schema)
+    check_new_site(location, storage, root)
+
+
+def _exists(location: TableLocation) -> AlreadyExists:
+    return AlreadyExists(f"table {location.name} already exists", hint="add --if-not-exists to keep it, or choose another name")
+
+
+def _checked(location: TableLocation, definition: TableDefinition, clock: Clock) -> tuple[TableDefinition, TableSchema]:
+    """The definition with the options of keys and buckets in their place, and its schema."""
+    definition = with_key_options(definition)
+    refuse_secrets(definition.options)
+    if "path" in definition.options:
+        what, why = "the option path of a new table", "the name of a table says where it is"
+        raise NotSupported(what, why, "leave it out, or create the table by its path")
+    check_definition(definition)
+    definition = with_postponed_writes(definition)
+    if location.read_optimized:
+        raise UsageError(f"{location.name} is a view", "a table name cannot end in $ro", "leave out $ro")
+    if location.branch != MAIN_BRANCH:
+        raise UsageError(
+            f"{location.name} is a branch",
+            "a branch is created from an existing table",
+            f"paimon-cli branches create {shlex.quote(without_login(location.url))} {location.branch}",
+        )
+    return definition, to_schema(definition, clock.now_millis())
 
 
 def refuse_unwritable(what: str, schema: TableSchema, old: TableSchema | None = None) -> None:

@@ -91,13 +91,15 @@ class AutomaticTags:
         return created
 
     def _create_of_batch(self, made: Sequence[Snapshot]) -> list[str]:
-        """Point the tag of the day at the newest of these snapshots with new rows (Java BatchWriteGeneratorTagOperator)."""
-        written = [snapshot for snapshot in made if snapshot.commit_kind != COMPACT]
-        if not written:
+        """Point the tag of the day at the newest of these snapshots, if they have new rows (Java BatchWriteGeneratorTagOperator).
+
+        It may be that of a compaction, before which reads of some tables do not show the rows.
+        """
+        if all(snapshot.commit_kind == COMPACT for snapshot in made):
             return []
-        day = f"{_EPOCH + timedelta(milliseconds=local_wall_clock(written[-1].time_millis)):%Y-%m-%d}"
+        day = f"{_EPOCH + timedelta(milliseconds=local_wall_clock(made[-1].time_millis)):%Y-%m-%d}"
         name = self.context.options.tag_batch_customized_name or BATCH_PREFIX + day
-        self._put(name, written[-1], replaces=True)
+        self._put(name, made[-1], replaces=True)
         return [name]
 
     def _is_due(self, time: int, due: int | None) -> bool:

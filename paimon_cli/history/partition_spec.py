@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import INTEGER_BITS, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -15,6 +16,7 @@ from paimon_cli.history.table_context import TableContext
 PartitionValues = Mapping[str, str | None]
 """Partition key -> value as a string, for some or all keys. Null is None, or the table's default partition name."""
 BOOLEAN_WORDS = {"true": True, "false": False}
+_WHOLE = re.compile("[+-]?[0-9]{1,40}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,25 @@ def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:
 
 def partition_value(context: TableContext, name: str, text: str | None) -> Any:
     """The internal value of a partition column from its text; None for null. Raises `UsageError` for an invalid one."""
-    if text is None or text == context.options.partition_default_name:
+    return value_of_text(context.schema.field(name), text, context.options.partition_default_name)
+
+
+def value_of_text(column: DataField, text: str | None, null: str) -> Any:
+    """The internal value of a column from its text; None for the text `null`. Raises `UsageError` for an invalid one."""
+    if text is None or text == null:
         return None
-    t = context.schema.field(name).type
+    t = column.type
     try:
         return from_canonical(_json_value(text, t), t)
-    except (ValueError, KeyError, ArithmeticError) as error:
-        raise UsageError(f"{name}={text}: the value is not of type {type_to_sql(t)}", str(error)) from error
+    except ValueError as error:
+        raise UsageError(f"{column.name}={text}: the value is not of type {type_to_sql(t)}", str(error)) from error
 
 
 def _json_value(text: str, t: DataType) -> Any:
+    """The text as canonical JSON; as it is, if it is none of the type: that is refused with words of the type."""
     if t.root == "BOOLEAN":
-        return BOOLEAN_WORDS[text.lower()]
-    return int(text) if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT") else text
+        return BOOLEAN_WORDS.get(text.lower(), text)
+    return int(text) if t.root in INTEGER_BITS and _WHOLE.fullmatch(text) else text
 
 
 def partition_text(context: TableContext, partition: bytes, separator: str = "/") -> str:

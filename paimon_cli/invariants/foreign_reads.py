@@ -17,10 +17,12 @@ from paimon_cli.bucket.combined_columns import row_ranges
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.bucket.orc_file import OrcFile
+from paimon_cli.bucket.orc_times import misread_times, timestamp_columns
 from paimon_cli.bucket.shredded_maps import SHREDDED
 from paimon_cli.datatypes.column_cast import same_type
 from paimon_cli.datatypes.data_type import MapType
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import key_sections
@@ -48,6 +50,7 @@ class Obstacle:
     SHREDDED = "shredded-maps"
     ADDED = "added-columns"
     PARTITION = "partition-in-directories"
+    EARLY_TIMES = "early-orc-times"
 
 
 _MEANINGS = {
@@ -60,6 +63,8 @@ _MEANINGS = {
     Obstacle.COMBINED: "files hold single columns of rows whose other columns are in other files",
     Obstacle.SHREDDED: "files hold maps as structs, whose keys are in the footer",
     Obstacle.PARTITION: "files lack columns of their partition, which only the metadata and the names of their directories have",
+    Obstacle.EARLY_TIMES: "ORC files hold times before 1970 as Arrow writes them, on which Java's Paimon ends with an error: "
+    "write the rows into a new table",
     Obstacle.ADDED: "files were written before columns were added, which they lack",
     Obstacle.COLUMNS: "files were written before columns were renamed, dropped or given another type",
 }
@@ -146,6 +151,8 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
     for file in bucket.files:
         if file_format(file.file_name) != "parquet":
             yield Obstacle.FORMAT, file, file.row_count
+            if _has_misread_times(context, bucket, file):
+                yield Obstacle.EARLY_TIMES, file, file.row_count
         yield from ((code, file, file.row_count) for code in _other_columns(context, file))
         yield from ((code, file, file.row_count) for code in _stored_otherwise(context, bucket, file))
         vector = vectors.of(file.file_name)
@@ -201,6 +208,25 @@ def _stored_otherwise(context: TableContext, bucket: BucketFiles, file: DataFile
         yield Obstacle.SHREDDED
     if not set(adopted) <= set(stored.names):
         yield Obstacle.PARTITION
+
+
+def _has_misread_times(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> bool:
+    """Whether Java's Paimon cannot read a timestamp of an ORC file. Reads these columns of it, because no metadata tells."""
+    fields = context.schemas.named(file.schema_id).fields
+    columns = timestamp_columns(fields)
+    if file_format(file.file_name) != "orc" or not columns:
+        return False
+    path = context.data_file_path(*bucket.bucket_id, file)
+    with open_sized(context.storage, path, file.file_size) as source:
+        with decoding(path, fields):
+            orc = OrcFile(source)
+        try:
+            with decoding(path, fields):
+                return any(True for _ in misread_times(orc, columns))
+        except NotSupported:  # Arrow does not read times beyond 64-bit nanoseconds, which Java does
+            held = [name for name in columns if name in orc.schema.names]
+            with decoding(path, fields):
+                return any(orc.has_negative_digits(stripe, name) for stripe in range(orc.nstripes) for name in held)
 
 
 def retractions(context: TableContext, bucket: BucketFiles, file: DataFileMeta) -> int:

@@ -14,8 +14,9 @@ from paimon_cli.invariants.foreign_reads import FINE_WITH_A_SCHEMA, ForeignReadR
 
 _MERGED = frozenset({Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.INVISIBLE, Obstacle.WAITING})
 _ALL = frozenset(value for name, value in vars(Obstacle).items() if name.isupper())
-_OF_2_0 = frozenset({Obstacle.SHREDDED})
-"""What came with Paimon 2.0, and no report tells of: it cannot be known how older readers take it. Java's 1.4 raises an error."""
+_UNREPORTED = frozenset({Obstacle.SHREDDED, Obstacle.EARLY_TIMES})
+"""What no report tells of, so that it cannot be known how a reader takes it: what came with Paimon 2.0, and times in ORC files on
+which Java's library ends with an error. Java's 1.4 raises an error for both."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class KnownReader:
     versions: str
     wrongly: frozenset[str] = frozenset()
     refuses: frozenset[str] = frozenset()
-    unknown: frozenset[str] = _OF_2_0
+    unknown: frozenset[str] = _UNREPORTED
     report: str = ""
     advice: str = ""
 

@@ -13,6 +13,7 @@ from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues
 from paimon_cli.history.points_in_time import past_millis, version_point
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_not_tiered
 from paimon_cli.history.unfinished_rescale import count_that_fits
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.reclaim_job import deletion
@@ -38,7 +39,10 @@ COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
 
 
 def plan_drop(context: TableContext, partitions: Sequence[PartitionValues], identity: CommitIdentity) -> Dropped:
-    """Count what these partitions (none: the whole table) hold now. Raises `UsageError` for an invalid partition."""
+    """Count what these partitions (none: the whole table) hold now. Raises `UsageError` for an invalid partition, `Refused` for a
+    table into which Fluss moves rows.
+    """
+    expect_not_tiered(context, "drop partitions of" if partitions else "truncate")
     chosen = PartitionSpec.parse_any(context, partitions)
     if Deduplication(context, identity).already_committed():
         return COMMITTED_BEFORE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import BinaryIO
 
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, Refused
+from paimon_cli.storage.catalog_options import EXTERNAL_PLACES
 from paimon_cli.storage.injected import RandomSource
 from paimon_cli.storage.local_storage import LocalStorage, errors_of, open_regular
 
@@ -61,3 +62,18 @@ class ConfinedStorage(LocalStorage):
             if not f"{os.path.normpath(followed)}/".startswith(f"{os.path.normpath(self._root)}/"):
                 why, hint = f"'..' in the path leads to {real}", "correct the option of the table that holds this path"
             raise DamagedFile(f"{path} lies outside of the table", why, hint, path=path)
+
+
+class ConfinedPlace(ConfinedStorage):
+    """The same for a place outside of tables that the user allows: where links lead is not allowed, so it raises `Refused`."""
+
+    def __reduce__(self) -> tuple[type[ConfinedPlace], tuple[str]]:
+        return ConfinedPlace, (self._root,)
+
+    def _refuse_outside(self, followed: str, path: str) -> None:
+        try:
+            super()._refuse_outside(followed, path)
+        except DamagedFile as outside:
+            what, real = f"{path} lies outside of {self._root}", os.path.realpath(followed)
+            hint = f"make {followed} a directory of its own, or allow the place itself: `{EXTERNAL_PLACES}: {real}`"
+            raise Refused(what, f"{outside.why}, and your configuration allows only {self._root}", hint, path=path) from None

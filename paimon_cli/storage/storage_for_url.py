@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from paimon_cli.errors import importing
 from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES, file_system_options, lock_settings, store_options
-from paimon_cli.storage.confined_storage import ConfinedStorage
+from paimon_cli.storage.confined_storage import ConfinedPlace, ConfinedStorage
 from paimon_cli.storage.counted_storage import counted, counts_requests
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.redaction import without_login
@@ -64,7 +64,8 @@ def storage_for_url(
 
 def _place(options: Mapping[str, Any], location: str) -> Storage:
     """The storage of a place outside of a table."""
-    return storage_for_url(location, options, confined=True)[0]
+    scheme = _scheme_of(location)
+    return counted(ConfinedPlace(_local_root(scheme, location))) if scheme in _LOCAL else storage_for_url(location, options)[0]
 
 
 def _scheme_of(url: str) -> str:

@@ -7,8 +7,10 @@ import re
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.commit.automatic_tags import AutomaticTags
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
@@ -118,6 +120,17 @@ def test_a_batch_moves_the_tag_of_its_day(tmp_path: Path) -> None:
     named = made(tmp_path / "n", tag__automatic_creation="batch", tag__batch__customized_name="nightly")
     commit(named, "2026-11-28T12:00")
     assert tags(named) == {"nightly": 1}
+
+
+def test_the_tag_of_a_batch_shows_its_rows_where_they_must_be_compacted_first(tmp_path: Path) -> None:
+    """Java tags the latest snapshot after the commit: that of the compaction."""
+    batch = {"tag.automatic-creation": "batch", "tag.batch.customized-name": "b"}
+    options = {"bucket": "1", "deletion-vectors.enabled": "true", **batch}
+    table = Table.create(str(tmp_path / "t"), columns=["id INT NOT NULL"], primary_key=["id"], options=options)
+    for number in (1, 2):
+        table.write(pa.table({"id": pa.array([number], pa.int32())}), compact="inline")
+    assert table.tags.show("b").snapshot_id == 4
+    assert table.scan(tag="b").count() == 2
 
 
 def test_commits_delete_no_tags_and_expiry_deletes_the_surplus(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from paimon_cli import Catalog, Table
@@ -150,3 +153,31 @@ def test_what_is_newer_than_a_reader_is_unknown(tmp_path: Path) -> None:
     assert results(table, "trino") == [("unknown", ["shredded-maps"])]
     assert results(table, "polars") == [("wrong", ["shredded-maps"])]
     assert not table.foreign_reads(engine="clickhouse").is_safe
+
+
+def test_times_of_orc_files_that_java_cannot_read(tmp_path: Path) -> None:
+    """`adopt` refuses the files of Arrow's writer; older versions took them, so such tables exist."""
+    times = pa.table({"t": pa.array([-1_000_001, 5], pa.timestamp("us"))})
+    options = {"write-only": "true", "file.format": "orc"}
+    table = Table.create(str(tmp_path / "t"), columns=["t TIMESTAMP(6)"], bucket=-1, options=options)
+    table.write(times)
+    assert results(table, "trino") == [("right", [])], "our own writer rounds seconds down"
+    (tmp_path / "source").mkdir()
+    orc.write_table(times, tmp_path / "source/a.orc")
+    catalog = Catalog(str(tmp_path / "wh"))
+    with mock.patch("paimon_cli.jobs.adoption.footers.refuse_unreadable_orc_times"):
+        catalog.adopt(str(tmp_path / "source"), table="d.t")
+    assert results(catalog.table("d.t"), "trino") == [("unknown", ["early-orc-times"])]
+    assert not catalog.table("d.t").foreign_reads(engine="trino").is_safe
+
+
+def test_times_that_arrow_cannot_read_do_not_end_the_report(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    for number, last in enumerate((5, -1_000_001)):
+        times = [datetime.datetime(9999, 12, 31), datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=last)]
+        orc.write_table(pa.table({"t": pa.array(times, pa.timestamp("us"))}), tmp_path / f"source/{number}.orc")
+    catalog = Catalog(str(tmp_path / "wh"))
+    with mock.patch("paimon_cli.jobs.adoption.footers.refuse_unreadable_orc_times"):
+        catalog.adopt(str(tmp_path / "source"), table="d.t")
+    found = {finding.code: finding.files for finding in catalog.table("d.t").foreign_reads().findings}
+    assert found == {"not-parquet": 2, "early-orc-times": 1}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paimon_cli import Table
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.metadata.snapshot import APPEND, COMPACT
@@ -132,6 +133,41 @@ def test_rows_of_a_table_that_fluss_feeds_are_not_written(tmp_path: Path) -> Non
         with pytest.raises(NotSupported, match=r"lakestream\.enabled=true"):
             attempt()
     assert rows(context) == [{"day": "1", "id": 1, "v": "v0"}]
+
+
+@pytest.mark.parametrize("kind", ["clean", "legacy"])
+def test_nothing_is_taken_out_of_a_table_that_fluss_feeds(tmp_path: Path, kind: str) -> None:
+    """Neither a run nor a plan, until the user says in the call that Fluss does not use the table any more."""
+    key = "lakestream.enabled" if kind == "clean" else "fluss.table.datalake.enabled"
+    context = clean_twin(tmp_path, **{"fluss.table.datalake.enabled": "false"}) if kind == "clean" else twin(tmp_path)
+    for offset in (0, 1):
+        tier_clean(context, offset, "1", offset) if kind == "clean" else tier(context, offset, offset)
+    table = Table.open(context.url)
+    table.branches.create("b")
+    part = {"day": "1"} if kind == "clean" else {}
+    attempts: dict[str, Callable[[Table], Any]] = {
+        "truncate": lambda t: t.truncate(),
+        "erase": lambda t: t.erase(where="id = 1"),
+        "erase plan": lambda t: t.plan_erase(where="id = 1"),
+        "rollback": lambda t: t.rollback(1),
+        "rollback plan": lambda t: t.plan_rollback(1),
+        "restore": lambda t: t.rollback(1, as_new=True),
+        "restore plan": lambda t: t.plan_restore(1),
+        "fast-forward": lambda t: t.branches.fast_forward("b"),
+        "plan": lambda t: t.plan_truncate(partition=part or None),
+    }
+    if part:
+        attempts["drop"] = lambda t: t.drop_partition(partition=part)
+    before = rows(context)
+    for attempt in attempts.values():
+        with pytest.raises(Refused, match=rf"Fluss moves rows into it \({key}=true\)") as refused:
+            attempt(table)
+        assert refused.value.exit_code == 7 and f"--option {key}=false" in refused.value.hint
+    assert rows(context) == before and len(before) == 2 and context.snapshots.latest_id() == 2
+    allowed = Table.open(context.url, options={key: "false"})
+    assert allowed.rollback(1).target == 1 and len(rows(context)) == 1
+    allowed.truncate()
+    assert not rows(context)
 
 
 def test_expiry_by_age_alone_leaves_what_tiering_goes_on_from(tmp_path: Path) -> None:

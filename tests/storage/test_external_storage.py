@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.errors import Refused, UsageError
 from paimon_cli.storage.capabilities import WrappedStorage, keep_deleted, overlapping_writes
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.deletions import delete_all
@@ -171,8 +171,9 @@ def test_no_link_leads_out_of_a_place(tmp_path: Path) -> None:
     path = external_path(storage, f"{tmp_path}/cold/bucket-0/f")
     assert path is not None
     for call in (storage.open_input, storage.read_bytes, storage.delete, lambda at: storage.write_new(f"{at}2", b"")):
-        with pytest.raises(DamagedFile, match="outside"):
+        with pytest.raises(Refused, match=r"lies outside of .*/cold: a symbolic link leads to .*/secret, and your") as refused:
             call(path)
+        assert refused.value.exit_code == 7
     assert (tmp_path / "secret/f").read_text() == "secret" and len(list((tmp_path / "secret").iterdir())) == 1
 
 

@@ -30,9 +30,8 @@ from paimon_cli.errors import (
     Unpublished,
     cleaning_up,
 )
-from paimon_cli.history.partition_spec import partition_value
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.adoption.adoption_plan import Adopted, Adoption
+from paimon_cli.jobs.adoption.adoption_plan import Adopted, Adoption, say_what_is_there
 from paimon_cli.jobs.adoption.footers import FileFooter, kept_statistics
 from paimon_cli.jobs.adoption.source import Source
 from paimon_cli.jobs.engine import Progress, phase
@@ -72,7 +71,7 @@ def new_table(adoption: Adoption) -> Iterator[TableContext]:
     try:
         schema = create_table(location, adoption.definition).schema
     except AlreadyExists as error:
-        _say_what_is_there(error, location)
+        say_what_is_there(error, location)
         raise
     context = open_table(location)
     try:
@@ -82,19 +81,6 @@ def new_table(adoption: Adoption) -> Iterator[TableContext]:
         if ended.outcome is CommitOutcome.REFUSED and not ended.snapshots:
             _forget(location, lambda: drop_table(context.storage, context.layout, schema, context.clock, context.random))
         raise
-
-
-def _say_what_is_there(error: AlreadyExists, location: TableLocation) -> None:
-    """A killed run leaves its table, with all of the rows or without a snapshot."""
-    try:
-        is_empty = open_table(location).snapshots.latest() is None
-    except PaimonError:
-        is_empty = False
-    error.set_hint(
-        "choose another name; it has no snapshot, as after a killed run: then drop it, and adopt again"
-        if is_empty
-        else "choose another name; after a killed run the table may be complete"
-    )
 
 
 def _place(
@@ -110,8 +96,7 @@ def _place(
     for footer in adoption.footers:
         texts = footer.file.partition
         if texts not in partitions:
-            keys = zip(context.schema.partition_keys, texts, strict=True)
-            values = [partition_value(context, key, text) for key, text in keys]
+            values = adoption.values[texts]
             partitions[texts] = serialize_row(values, context.partition_types) if values else EMPTY_ROW
         partition = partitions[texts]
         meta = _meta(context, footer, names.next(footer.format))

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from paimon_cli.catalog.create_table import check_new_table
 from paimon_cli.catalog.ddl import definition_of
+from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import Conflict, NotSupported, UsageError
+from paimon_cli.errors import AlreadyExists, Conflict, NotSupported, PaimonError, UsageError
+from paimon_cli.history.partition_spec import value_of_text
 from paimon_cli.jobs.adoption.footers import FileFooter, Footers
 from paimon_cli.jobs.adoption.hive import hive_fields
 from paimon_cli.jobs.adoption.source import CHANGED_HINT, HIVE_NULL, Source, Stamp
 from paimon_cli.jobs.engine import Progress, phase
+from paimon_cli.options.table_options import TableOptions
 from paimon_cli.requests.adoption import AdoptOptions, FilePlacement
 from paimon_cli.sql.column_definitions import parse_column
 from paimon_cli.storage.capabilities import can_link
@@ -61,7 +66,10 @@ class Adopted:
 
 @dataclass(frozen=True)
 class Adoption:
-    """A source with its footers, and the definition of its table. `stamps`: see `Source.stamps`, from before the footers."""
+    """A source with its footers, and the definition of its table. `stamps`: see `Source.stamps`, from before the footers.
+
+    `values`: of the partition columns, by their texts in the source.
+    """
 
     source: Source
     stamps: Mapping[str, Stamp]
@@ -70,6 +78,16 @@ class Adoption:
     definition: TableDefinition
     placement: str
     deletes_source: bool
+    values: Mapping[tuple[str | None, ...], tuple[Any, ...]]
+
+    @property
+    def shared(self) -> list[str]:
+        """Partitions that several directories hold, such as `p=01 and p=1`, which the table has once."""
+        by_values: dict[tuple[Any, ...], list[str]] = {}
+        for texts, values in self.values.items():
+            pairs = [f"{key}={HIVE_NULL if text is None else text}" for key, text in zip(self.source.keys, texts, strict=True)]
+            by_values.setdefault(values, []).append("/".join(pairs))
+        return [" and ".join(names) for names in by_values.values() if len(names) > 1]
 
     @property
     def rows(self) -> int:
@@ -86,7 +104,7 @@ class Adoption:
             files=len(source.files),
             size=source.size,
             rows=self.rows,
-            partitions=len({file.partition for file in source.files}) if source.keys else 0,
+            partitions=len(set(self.values.values())) if source.keys else 0,
             partition_keys=definition.partition_keys,
             primary_keys=definition.primary_keys,
             columns=tuple(f"{field.name} {_sql(field)}" for field in definition.fields),
@@ -133,6 +151,8 @@ def plan_adoption(
         footers = Footers(source, threads, in_place=not primary_key).read()
     keys = _partition_fields(source, asked.partition_columns or ())
     stored = footers[0].fields
+    places = {name: place for place, name in enumerate(source.order)}
+    stored = tuple(sorted(stored, key=lambda field: places.get(field.name, len(places))))
     if source.columns:
         stored = hive_fields(source, stored, in_place=not primary_key)
     held = {field.name: field for field in stored}
@@ -146,8 +166,44 @@ def plan_adoption(
     fields = (*stored, *(key for key in keys if key.name not in held))
     chosen = dict(options) if primary_key else _in_place_options(bool(keys), options)
     definition = TableDefinition(fields, primary_key, tuple(key.name for key in keys), chosen)
+    _expect_new(location, definition)
+    values = _values_of(source, keys, TableOptions(chosen).partition_default_name)
     how = FilePlacement.REWRITE if primary_key else _placement(source, location, asked.files)
-    return Adoption(source, stamps, footers, location, definition, how, asked.files == FilePlacement.MOVE)
+    return Adoption(source, stamps, footers, location, definition, how, asked.files == FilePlacement.MOVE, values)
+
+
+def _values_of(source: Source, keys: Sequence[DataField], null: str) -> dict[tuple[str | None, ...], tuple[Any, ...]]:
+    """The values of partitions by their texts. Raises `UsageError` for a text that is no value of its type."""
+    different = dict.fromkeys(file.partition for file in source.files)
+    try:
+        return {
+            texts: tuple(value_of_text(key, text, null) for key, text in zip(keys, texts, strict=True)) for texts in different
+        }
+    except UsageError as error:
+        error.set_hint("choose another type with --partition-column, such as 'p STRING', or rename the directory")
+        raise
+
+
+def _expect_new(location: TableLocation, definition: TableDefinition) -> None:
+    """Raise what creating the table would raise, before anything is changed."""
+    try:
+        check_new_table(location, definition)
+    except AlreadyExists as error:
+        say_what_is_there(error, location)
+        raise
+
+
+def say_what_is_there(error: AlreadyExists, location: TableLocation) -> None:
+    """A killed run leaves its table, with all of the rows or without a snapshot."""
+    try:
+        is_empty = open_table(location).snapshots.latest() is None
+    except PaimonError:
+        is_empty = False
+    error.set_hint(
+        "choose another name; it has no snapshot, as after a killed run: then drop it, and adopt again"
+        if is_empty
+        else "choose another name; after a killed run the table may be complete"
+    )
 
 
 def _in_place_options(is_partitioned: bool, options: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Refuses foreign files with timestamps that cannot be read back: beyond 64-bit nanoseconds in INT96 of Parquet and in ORC.
+"""Refuses foreign files with timestamps that cannot be read back: beyond 64-bit nanoseconds in INT96 of Parquet and in ORC, and
+values of ORC before 1970 in a form that Java's Paimon does not read.
 
 Years such as 1 and 9999, which stand for no time at all, are usual there. Footers do not say it, so these columns are read.
 """
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 from paimon_cli.bucket.decoding import decoding
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField
+from paimon_cli.bucket.orc_times import misread_times, timestamp_columns
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import NotSupported
 from paimon_cli.jobs.adoption.source import AdoptedFile
 from paimon_cli.pieces import PIECES
@@ -40,15 +42,19 @@ def refuse_far_int96(storage: Storage, path: str, file: AdoptedFile, stream: Bin
             raise NotSupported(f"{path}: {far.what}", far.why, _HINT, path=path) from far
 
 
-def refuse_far_orc_times(path: str, orc: OrcFile, fields: Sequence[DataField]) -> None:
-    """Raise `NotSupported` for an ORC file with such a timestamp."""
-    columns = [field.name for field in fields if any(part.root in TIMESTAMP_ROOTS for part in field.type.parts())]
+def refuse_unreadable_orc_times(path: str, orc: OrcFile, fields: Sequence[DataField]) -> None:
+    """Raise `NotSupported` for an ORC file with such a timestamp, or with one that Java's Paimon does not read."""
+    columns = timestamp_columns(fields)
     if not columns:
         return
     try:
         with decoding(path, fields):
-            for stripe in range(orc.nstripes):
-                orc.read_stripe(stripe, columns)
+            misread = next(misread_times(orc, columns), None)
     except NotSupported as far:
         far.set_hint(_HINT)
         raise
+    if misread is not None:
+        what = f"column {misread} of {path} holds a timestamp before 1970 with digits below the millisecond"
+        why = "it is stored with negative nanoseconds, as Arrow's ORC writer does, and Java's Paimon cannot read such a file"
+        hint = "write the rows into a table of Paimon, or write the file again as Parquet"
+        raise NotSupported(what, why, hint, column=misread, path=path)

@@ -23,7 +23,7 @@ from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.data_type import DataField, DataType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, Conflict, NotSupported
-from paimon_cli.jobs.adoption.far_times import refuse_far_int96, refuse_far_orc_times
+from paimon_cli.jobs.adoption.far_times import refuse_far_int96, refuse_unreadable_orc_times
 from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.capabilities import link_target, open_sized
@@ -105,7 +105,7 @@ class Footers:
             orc = OrcFile(stream)
             fields = self._checked(path, orc.schema, None)
             if self._in_place:
-                refuse_far_orc_times(path, orc, fields)
+                refuse_unreadable_orc_times(path, orc, fields)
             return FileFooter(file, form, fields, orc.nrows, None)
         if form != "parquet":
             raise BadInput(f"{path} is neither Parquet nor ORC", "its first bytes are of neither format", "move it away")
@@ -127,7 +127,7 @@ class Footers:
         if self._fields is not None and metadata is not None and self._is_usual(schema):
             self._expect_physical(path, self._fields, metadata)
             return self._fields
-        fields = tuple(DataField(0, each.name, type_from_arrow(each.type, nullable=True)) for each in schema)
+        fields = tuple(DataField(0, each.name, _type_of(path, each)) for each in schema)
         if metadata is not None:
             self._expect_physical(path, fields, metadata)
         self._expect_same(path, fields)
@@ -151,6 +151,17 @@ class Footers:
                 why = f"column {name} is {first.get(name, 'missing')} there, and {mine.get(name, 'missing')} here"
                 hint = "adopt files with the same columns, and write the others"
                 raise NotSupported(f"{path} has other columns than {self._first}", why, hint, column=name)
+
+
+def _type_of(path: str, column: pa.Field) -> DataType:
+    try:
+        return type_from_arrow(column.type, nullable=True)
+    except NotSupported as unknown:
+        what, hint = (
+            f"column {column.name} of {path} cannot be adopted",
+            "write the file again with another type, or move it away",
+        )
+        raise NotSupported(what, f"{unknown.what}: {unknown.why}", hint, column=column.name, path=path) from unknown
 
 
 def _format(head: bytes) -> str | None:

@@ -99,7 +99,7 @@ def _source(storage: Storage, root: str, metadata: Any) -> Source:
     own = metadata.location.rstrip("/")
     names = [name for name, _ in keys]
     files: list[AdoptedFile] = []
-    for entry in _entries(storage, root, own, snapshot):
+    for entry in _entries(storage, root, own, snapshot, metadata.default_spec_id):
         file = entry.data_file
         if file.file_format.value not in ("PARQUET", "ORC"):
             raise NotSupported(f"the Iceberg table {root} has {file.file_format.value} files", "Parquet and ORC can be adopted")
@@ -108,8 +108,10 @@ def _source(storage: Storage, root: str, metadata: Any) -> Source:
     if not files:
         raise NotFound(f"the Iceberg table {root} has no rows", "its current snapshot has no data files", "create an empty table")
     types = {name: _KEY_TYPES[kind] for name, kind in keys}
-    rows = sum(file.rows or 0 for file in files)
-    return Source("iceberg", storage, root, tuple(names), tuple(sorted(files, key=lambda file: file.path)), types, rows)
+    rows, order = sum(file.rows or 0 for file in files), tuple(column.name for column in metadata.schema().fields)
+    return Source(
+        "iceberg", storage, root, tuple(names), tuple(sorted(files, key=lambda file: file.path)), types, rows, order=order
+    )
 
 
 def _keys(root: str, metadata: Any) -> list[tuple[str, str]]:
@@ -117,8 +119,6 @@ def _keys(root: str, metadata: Any) -> list[tuple[str, str]]:
     schemas = [{(f.field_id, f.name, str(f.field_type)) for f in schema.fields} for schema in metadata.schemas]
     if any(schema != schemas[0] for schema in schemas[1:]):
         raise _evolved(root, "columns", "older files may hold columns under other names or with other meanings")
-    if len(metadata.partition_specs) > 1:
-        raise _evolved(root, "partitions", "older files are divided in another way")
     schema, keys = metadata.schema(), list[tuple[str, str]]()
     renamed = next((name for name in _names(schema.as_struct()) if not _KEPT_NAME.fullmatch(name)), None)
     if renamed is not None:
@@ -145,8 +145,8 @@ def _names(kind: Any) -> Iterator[str]:
         yield from _names(field.field_type)
 
 
-def _entries(storage: Storage, root: str, own: str, snapshot: Any) -> Iterator[Any]:
-    """The live entries of data files."""
+def _entries(storage: Storage, root: str, own: str, snapshot: Any, spec_id: int) -> Iterator[Any]:
+    """The live entries of data files. Raises `NotSupported` if some are divided into other partitions than those of this spec."""
     from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestContent
 
@@ -184,6 +184,8 @@ def _entries(storage: Storage, root: str, own: str, snapshot: Any) -> Iterator[A
         if entries and manifest.content == ManifestContent.DELETES:
             what, why = f"the Iceberg table {root} has delete files", "rows in its data files do not count any more"
             raise NotSupported(what, why, "compact it with its own engine first (rewrite_data_files), or write the rows")
+        if entries and manifest.partition_spec_id != spec_id:
+            raise _evolved(root, "partitions", "older files are divided in another way")
         yield from entries
 
 

@@ -18,7 +18,6 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import BadInput, DamagedFile
-from paimon_cli.history.partition_spec import partition_value
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import RowSource, columnar_batches
@@ -138,20 +137,15 @@ def rewrite(adoption: Adoption, store: Mapping[str, str], engine: Engine, progre
 
 
 def _rows_of(adoption: Adoption, store: Mapping[str, str], context: TableContext) -> AdoptedRows:
-    names, values = adoption.source.keys, dict[str, tuple[pa.Scalar, ...]]()
-    known: dict[tuple[str | None, ...], tuple[pa.Scalar, ...]] = {}
-    for file in adoption.source.files:
-        if file.partition not in known:
-            pairs = zip(names, file.partition, strict=True)
-            known[file.partition] = tuple(_partition_scalar(context, name, text) for name, text in pairs)
-        values[file.path] = known[file.partition]
+    names = adoption.source.keys
+    types = [context.schema.field(name).type for name in names]
+    known = {
+        texts: tuple(values_to_arrow([value], t)[0] for value, t in zip(found, types, strict=True))
+        for texts, found in adoption.values.items()
+    }
+    values = {file.path: known[file.partition] for file in adoption.source.files}
     renamed = renamed_columns(adoption.source, adoption.footers[0].fields)
     return AdoptedRows(adoption.source.root, store, tuple(adoption.footers), names, values, renamed)
-
-
-def _partition_scalar(context: TableContext, name: str, text: str | None) -> pa.Scalar:
-    """The value of a partition column. Raises `UsageError` for a text that is none of its type."""
-    return values_to_arrow([partition_value(context, name, text)], context.schema.field(name).type)[0]
 
 
 def _duplicates(context: TableContext, rows: int) -> int | None:

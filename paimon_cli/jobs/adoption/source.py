@@ -35,7 +35,8 @@ class Source:
     """What is adopted. `kind`: `files`, `iceberg` or `hive`; `keys`: the names of the partition columns.
 
     `types`: their types in SQL, as far as the source says. `rows`: how many it has by its own metadata. `columns`: the names and
-    SQL types of a Hive table, which has a `name`; `root` is then the directory that all of its files have in common.
+    SQL types of a Hive table, which has a `name`; `root` is then the directory that all of its files have in common. `order`:
+    the names of the columns as an Iceberg table has them; its files may have them in another order.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Source:
     rows: int | None = None
     columns: tuple[tuple[str, str], ...] = ()
     name: str = ""
+    order: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

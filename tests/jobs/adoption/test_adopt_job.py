@@ -264,6 +264,26 @@ def test_times_that_cannot_be_read_back_are_refused(tmp_path: Path, form: str, y
         adopted(tmp_path, root)
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_early_times_that_java_cannot_read_in_orc_are_refused(tmp_path: Path, is_nested: bool) -> None:
+    """Java's Paimon ends on the whole file. Whole milliseconds, and the same rows in a table with a key, are fine."""
+    times = [datetime.datetime(1960, 1, 1, 0, 0, 0, 123_000), datetime.datetime(2026, 1, 2, 0, 0, 0, 123_456)]
+    early = [*times, datetime.datetime(1960, 1, 1, 0, 0, 0, 123_456)]
+    for name, values in (("fine", times), ("early", early)):
+        column = pa.array(values, pa.timestamp("us"))
+        if is_nested:
+            column = pa.StructArray.from_arrays([column], ["t"])
+        (tmp_path / name).mkdir()
+        orc.write_table(pa.table({"id": range(len(values)), "t": column}), tmp_path / name / "a.orc")
+    before = contents(tmp_path)
+    with pytest.raises(NotSupported, match=r"column t of .*/early/a\.orc holds a timestamp before 1970") as refused:
+        catalog(tmp_path).plan_adoption(str(tmp_path / "early"), table=str(tmp_path / "t"))
+    assert refused.value.exit_code == 8 and "Parquet" in (refused.value.hint or "") and contents(tmp_path) == before
+    catalog(tmp_path, {"bucket": "1"}).adopt(str(tmp_path / "early"), table=str(tmp_path / "keyed"), primary_key="id")
+    assert Table.open(str(tmp_path / "keyed")).count() == 3
+    assert adopted(tmp_path, tmp_path / "fine").count() == 2
+
+
 def test_the_order_of_columns_does_not_matter(tmp_path: Path) -> None:
     write(tmp_path / "source/a.parquet")
     pq.write_table(pa.table(dict(reversed(ROWS.items()))), tmp_path / "source/b.parquet")

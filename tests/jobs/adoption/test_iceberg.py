@@ -310,3 +310,27 @@ def test_bombs_are_bounded(tmp_path: Path, codec: str, name: str) -> None:
     with pytest.raises(DamagedFile, match=r"unreasonably large|cannot hold"):
         adopt(tmp_path, source)
     assert not (tmp_path / "t").exists()
+
+
+def test_columns_have_the_order_of_the_table_and_not_of_its_files(tmp_path: Path) -> None:
+    made = iceberg(tmp_path)
+    with made.update_schema() as update:
+        update.move_first("v")
+    adopted = adopt(tmp_path, place(made))
+    assert [field.name for field in adopted.context.schema.fields] == ["v", "id", "dt"]
+    assert {row["id"]: row["v"] for row in adopted.scan().to_arrow().to_pylist()}[11] == "b"
+    assert adopted.scan(where="id = 11").to_arrow().num_rows == 1 and not adopted.verify(level="full").violations
+
+
+def test_partitions_that_were_changed_before_there_was_a_file(tmp_path: Path) -> None:
+    """Each manifest says by which partitions its files are divided."""
+    (tmp_path / "ice").mkdir()
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/ice/c.db", warehouse=f"file://{tmp_path}/ice/wh")
+    catalog.create_namespace("d")
+    made = catalog.create_table("d.t", Schema(NestedField(1, "id", LongType()), NestedField(2, "v", StringType())))
+    with made.update_spec() as update:
+        update.add_identity("v")
+    made.append(pa.table({"id": pa.array([1, 2, 3], pa.int64()), "v": ["a", "b", None]}))
+    table = adopt(tmp_path, place(made))
+    assert table.context.schema.partition_keys == ("v",) and len(table.partitions()) == 3
+    assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == {1: "a", 2: "b", 3: None}
