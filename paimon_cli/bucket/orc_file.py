@@ -328,20 +328,7 @@ class OrcFile:
 
     def has_negative_digits(self, number: int, column: str) -> bool:
         """Whether a stripe stores a time of the column in a form that Java's Paimon does not read (see `orc_times`). Slow."""
-        return self._request(DecoderRequest.DIGITS, number, [self.schema.get_field_index(column)]).to_pybytes() == b"        return next(self.stripe_batches(number, columns))
-
-    def stripe_batches(
-        self, number: int, columns: Sequence[str] | None = None, batch_rows: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of a stripe like `read_stripe`, in batches of `batch_rows` (None: one). Until a batch is returned it takes a
-        quarter of its memory or less, for more time of the processor: where the stripes of many files are read at once.
-        """
-        yield from pa.ipc.open_stream(self._request(number, columns, batch_rows), options=_ONE_THREAD)
-
-    def _request(self, stripe: int | None, columns: Sequence[str] | None, batch_rows: int | None = None) -> pa.Buffer:
-        """Request a stripe, or the file's metadata. The decoder opens the file for each request, so any decoder can answer."""
-        return answer_to(json.dumps([self._size, stripe, columns, batch_rows]).encode(), self._source, self._shares)
-"
+        return self._request(DecoderRequest.DIGITS, number, [self.schema.get_field_index(column)]).to_pybytes() == b"\1"
 
     def _request(
         self, wanted: str, stripe: int = 0, columns: Sequence[str | int] | None = None, batch_rows: int | None = None
