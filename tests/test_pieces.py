@@ -90,6 +90,7 @@ CUTS_NOTHING = {
         "metadata/avro_records": "_ONE_BYTE",
         "bucket/nanosecond_range": "_EPOCH _MICROS_PER_DAY",
         "metadata/avro_writer": "SYNC_SIZE",
+        "metadata/data_file": "AFTER_ALL_NUMBERS",
         "metadata/data_file_schema": "KEY_ID_OFFSET ROW_ID_ID SEQUENCE_NUMBER_ID VALUE_KIND_ID",
         "metadata/index_files": "FILE_INDEX_MAGIC MAGIC_32 MAGIC_64",
         "metadata/table_mode": "APPEND_FILE_SIZE KEYED_FILE_SIZE",

@@ -222,7 +222,8 @@ class Writing(OpenedTable):
 
         - `source`: data in memory, as `write` takes it, a table or a scan. Both are streamed: a large source goes to a temporary
         file. Columns that have the name of a column of the table get its type; others serve conditions and expressions.
-        - `on`: the columns that must be equal: the primary key, or others. Null equals nothing.
+        - `on`: the columns that must be equal: the primary key, or others; in a table with row tracking also `_ROW_ID`. Null
+        equals nothing.
         - `timezone`: as in `write`.
 
         The result has a method for each clause, and `execute`, which commits. Nothing happens before.

@@ -42,7 +42,9 @@ class ReadOptions(Conditional):
 
     columns: Annotated[
         ColumnChoice,
-        Option("Columns to read, such as id,`last name`; default all.", flags=("-s", "--select"), library=_OF_COLUMNS),
+        Option(
+            "Columns to read, such as id,`last name` or *,_ROW_ID; default all.", flags=("-s", "--select"), library=_OF_COLUMNS
+        ),
     ] = ColumnChoice()
     where: Annotated[
         str | None,

@@ -27,7 +27,8 @@ KINDS = (
 Row = dict[str, Any]
 Rows = dict[int, Row]
 VALUES: dict[str, list[Any]] = {"k": [None, 1, 1, 2, 3], "x": [None, 0.5, 0.5, -0.0, math.nan, 4.0], "s": [None, "a", "a", "b"]}
-NOTES = {**{number: f"n{number}" for number in range(0, 80, 2)}, None: "null"}
+NOTES: dict[int | None, str] = {None: "null"}
+NOTES.update({number: f"n{number}" for number in range(0, 80, 2)})
 
 
 @dataclass

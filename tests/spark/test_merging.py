@@ -134,3 +134,14 @@ def test_what_is_refused_leaves_no_file(session: SparkSession, tmp_path: Path) -
         spark.merge(rows, table, on="id").when_matched_update({"points": "source.nam"}).execute()
     assert counted.value == 0, "rows were computed for a merge that cannot be"
     assert files_of(table.context) == before
+
+
+def test_rows_are_found_by_their_ids(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=["k INT", "s STRING"], options={"row-tracking.enabled": "true"})
+    table.write([{"k": 1, "s": "a"}, {"k": 1, "s": "a"}, {"k": 2, "s": "b"}])
+    source = session.createDataFrame([(1, "x"), (2, "y"), (9, "z"), (None, "n")], "_ROW_ID long, s string")
+    merge = spark.merge(source, table, on="_ROW_ID").when_matched_update_all(condition="target._ROW_ID < 2")
+    assert merge.when_matched_delete().execute().rows == 2
+    table.refresh()
+    found = table.scan(columns=["_ROW_ID", "_SEQUENCE_NUMBER", "k", "s"]).to_arrow().to_pylist()
+    assert [tuple(row.values()) for row in found] == [(0, 1, 1, "a"), (1, 2, 1, "x")]
