@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.maintenance_runs import COMPACTION
-from paimon_cli.api.opened_catalog import MAX_NAMED, OpenedCatalog
+from paimon_cli.api.opened_catalog import OpenedCatalog
 from paimon_cli.api.table import Table
-from paimon_cli.api.table_choice import ChosenTable, chosen_tables
+from paimon_cli.api.table_choice import ChosenTable, DamageWarnings, TableLists, chosen_tables
 from paimon_cli.api.trash import empty_expired
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.errors import NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.requests.compaction import CompactCall, CompactTables, PlanOfTables, ServiceOptions, Strategy, TableChoice, Upkeep
 from paimon_cli.requests.upkeep import BudgetText, GoalName
 from paimon_cli.storage.time_bounds import within
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.metastore.metastore import Metastore, OnDamage
+    from paimon_cli.catalog.metastore.metastore import Metastore
     from paimon_cli.catalog.warehouse_policy import Policies
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_summary import CompactionAccount
@@ -275,10 +275,10 @@ class Compaction(OpenedCatalog):
         Named tables are checked for safe commits now. Listed tables are checked when they are first opened, or by creating their
         lease, which needs the same guarantee as a snapshot.
         """
-        checked, warn_once = set[str](), _warning_once(self.runtime.warn)
+        checked, on_damage = set[str](), DamageWarnings(self.runtime.warn)
 
         def chosen_by(part: TableChoice) -> Iterator[ChosenTable]:
-            return chosen_tables(part, self._locate, metastore, self.branch, warn_once)
+            return chosen_tables(part, self._locate, metastore, self.branch, on_damage)
 
         def context_at(location: TableLocation) -> TableContext:
             table = self._open(location)
@@ -302,12 +302,13 @@ class Compaction(OpenedCatalog):
             if not choice.is_listed:
                 within(metastore.table_seconds, partial(opened, chosen), chosen.name)
 
-        lists = _TableLists(found, self.runtime.warn)
+        lists = TableLists(found, self.runtime.warn)
 
         def served() -> list[ServedTable]:
+            on_damage.renew()
+            places = [place for part in choice.one_by_one() for place in lists.of(part)]
             if policies is not None:
-                policies.renew()
-            places = (place for part in choice.one_by_one() for place in lists.of(part))
+                policies.renew(places if choice.is_whole and not on_damage.has_met_any else None)
             return [as_served(place, partial(context_at, place), policies) for place in places]
 
         return served
@@ -356,38 +357,6 @@ def _after(first: Callable[[], None], listed: Callable[[], list[ServedTable]]) -
         return listed()
 
     return both
-
-
-class _TableLists:
-    """The tables of each part of a choice, listed again in each round; the last ones if the storage does not answer."""
-
-    def __init__(self, found: Callable[[TableChoice], list[TableLocation]], warn: Callable[[str], None]) -> None:
-        self._found = found
-        self._warn = warn
-        self._last: dict[TableChoice, list[TableLocation]] = {}
-
-    def of(self, part: TableChoice) -> list[TableLocation]:
-        try:
-            self._last[part] = self._found(part)
-        except NotFound:
-            self._last[part] = []  # the database has no tables at the moment
-        except StorageUnavailable as error:
-            if part not in self._last:
-                raise
-            self._warn(f"the tables could not be listed; using the list of the last round: {error}")
-        return self._last[part]
-
-
-def _warning_once(warn: Callable[[str], None]) -> OnDamage:
-    """Warns of each damaged entry of the catalog, however often it is met, once."""
-    warned_of: set[str] = set()
-
-    def on_damage(error: PaimonError) -> None:
-        if error.message not in warned_of and len(warned_of) < MAX_NAMED:
-            warned_of.add(error.message)
-            warn(f"{error.message}; left out; {error.hint}")
-
-    return on_damage
 
 
 def look_seconds(choice: TableChoice, metastore: Metastore) -> float:

@@ -73,7 +73,7 @@ class Maintaining(Compaction):
         from paimon_cli.jobs.service.served_table import ServedTable
 
         policies, seconds = policies or self._policies(), look_seconds(chosen, self._metastore)
-        damaged, checked = list[PaimonError](), set[TableLocation]()
+        damaged, checked, places = list[PaimonError](), set[TableLocation](), list[TableLocation]()
 
         def opened(location: TableLocation) -> TableContext:
             table = self._open(self._to_commit(location))
@@ -88,10 +88,14 @@ class Maintaining(Compaction):
                 location = within(seconds, table.locate, table.name)
             except PaimonError as error:
                 return ServedTable(table.name, partial(_raised, error))
+            places.append(location)
             return replace(as_served(location, partial(opened, location), policies), name=table.name)
 
-        found = chosen_tables(chosen, self._locate, self._metastore, self.branch, damaged.append)
-        return [served(table) for table in found], damaged
+        found = [*chosen_tables(chosen, self._locate, self._metastore, self.branch, damaged.append)]
+        tables = [served(table) for table in found]
+        if chosen.is_whole and not damaged and len(places) == len(found):
+            policies.know_all_tables(places)
+        return tables, damaged
 
 
 def _raised(error: PaimonError) -> TableContext:

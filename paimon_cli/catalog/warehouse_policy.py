@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from paimon_cli.maintain.policy import Policy, PolicyKey, TablePolicy
 from paimon_cli.maintain.policy_text import PlacedValue
 from paimon_cli.maintain.read_rates import MOST_READS_OBJECTS, READS_DIRECTORY, READS_FILE, ReadCounts, day_of
 from paimon_cli.maintain.trash import KEPT_DIRECTORY
+from paimon_cli.options.option_text import printable
 from paimon_cli.storage.capabilities import link_target, swap
 from paimon_cli.storage.catalog_options import database_and_table, store_options
 from paimon_cli.storage.storage import Storage
@@ -29,7 +30,7 @@ from paimon_cli.storage.time_bounds import within
 POLICY_FILE = "policy.yaml"
 NO_VERSION = "none"
 """The version of a policy that does not exist."""
-_VERSION_LENGTH = 16
+_VERSION_LENGTH, _SHOWN_TABLES = 16, 5
 _NO_RULES, _NO_COUNTS = Policy(), ReadCounts()
 MAX_KEPT_TABLES, COUNTS_EVERY = 100_000, 30
 """Tables whose policy is kept from round to round, and after how many rounds counts of reads are read again."""
@@ -212,20 +213,31 @@ class Policies:
     _counts: dict[str, ReadCounts] = field(default_factory=dict)
     _warned: dict[str, str] = field(default_factory=dict)
     _renewals: int = 0
+    _all_tables: frozenset[str] | None = None
+    _of_tables: dict[str, ReadCounts] = field(default_factory=dict)
 
     @property
     def read(self) -> Mapping[str, Policy]:
         """The policies that were read, by their warehouses."""
         return self._kept
 
-    def renew(self) -> None:
-        """Read each policy again when it is next asked for."""
+    def renew(self, all_tables: Sequence[TablePlace] | None = None) -> None:
+        """Read each policy again when it is next asked for. `all_tables`: of the warehouse, if they are known."""
+        if all_tables is not None:
+            self.know_all_tables(all_tables)
         self._fresh.clear()
         self._renewals += 1
         if self._renewals % COUNTS_EVERY == 0:
             self._counts.clear()
         if len(self._tables) > MAX_KEPT_TABLES:
             self._tables.clear()
+
+    def know_all_tables(self, places: Iterable[TablePlace]) -> None:
+        """Note all tables of the warehouse: counts of reads of others weigh nothing, with a warning that names them."""
+        names = frozenset(".".join(name_of_place(place)) for place in places)
+        if names != self._all_tables:
+            self._all_tables = names
+            self._of_tables.clear()
 
     def of(self, location: TablePlace) -> TablePolicy:
         """What the policies say about a table."""
@@ -259,6 +271,7 @@ class Policies:
         if warehouse is None:
             return _NO_COUNTS
         if warehouse not in self._counts:
+            self._of_tables.pop(warehouse, None)
             try:
                 file = self._file(warehouse, location.storage_options)
                 self._counts[warehouse] = within(self.seconds, file.reads, READS_FILE)
@@ -267,7 +280,16 @@ class Policies:
             except PaimonError as error:
                 self._counts[warehouse] = _NO_COUNTS
                 self._warn(f"{warehouse}/{READS_FILE}", f"nothing is known about reads: {error.message}")
-        return self._counts[warehouse]
+        if self._all_tables is None:
+            return self._counts[warehouse]
+        if warehouse not in self._of_tables:
+            self._of_tables[warehouse], others = self._counts[warehouse].of_tables(self._all_tables)
+            if others:
+                shown = ", ".join(printable(name) for name in others[:_SHOWN_TABLES])
+                more = f" and {len(others) - _SHOWN_TABLES:,} more" if len(others) > _SHOWN_TABLES else ""
+                text = f"counts of reads of tables that do not exist weigh nothing: {shown}{more}"
+                self._warn(f"{warehouse}/{READS_DIRECTORY}/tables", text)
+        return self._of_tables[warehouse]
 
     def _file(self, warehouse: str, options: Mapping[str, str]) -> PolicyFile:
         if warehouse not in self._files:

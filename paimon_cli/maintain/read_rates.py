@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 
@@ -84,6 +84,12 @@ class ReadCounts:
                 continue
             counts[table, partition] = counts.get((table, partition), 0.0) + reads
         return ReadCounts(counts, complaints=(_complaint(name, bad),) if bad else ())
+
+    def of_tables(self, tables: Collection[str]) -> tuple[ReadCounts, list[str]]:
+        """The counts of these tables, and the names of the others that have counts: these would pull down the mean of all."""
+        counts = {key: reads for key, reads in self.counts.items() if key[0] in tables}
+        others = sorted({table for table, _ in self.counts.keys() - counts.keys()})
+        return replace(self, counts=counts, source=self.source if counts else ""), others
 
     def proportion(self, table: str, partition: str) -> float:
         """How often a partition is believed to be read, in proportion to the mean; 1 where nothing is known.

@@ -204,6 +204,11 @@ class TableChoice(Request):
         return not self.tables
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is of all tables of the warehouse, without exception."""
+        return self.all_tables and not (self.include or self.exclude)
+
+    @property
     def is_single(self) -> bool:
         """Whether it names one table, so that no other one waits for it."""
         return len(self.tables or ()) == 1

@@ -168,6 +168,29 @@ def test_reads_of_the_policy_count_before_the_file_and_the_file_before_nothing(c
     assert rate(goal, "[]") == UNKNOWN_READS and "some reads are not known" in warnings[0]
 
 
+def test_counts_of_tables_that_do_not_exist_weigh_nothing(catalog: Catalog) -> None:
+    """Where all tables are known. They pulled down the rates of the others."""
+    warnings: list[str] = []
+    catalog.runtime = replace(catalog.runtime, warn=warnings.append)
+    rule(catalog, "catalog: {goal: cost}")
+    counted = (
+        '{"table": "SHOP.orders", "reads": 4000}\n{"table": "shop.gone", "reads": 70}\n{"table": "shop.orders", "reads": 1}\n'
+    )
+    Path(str(catalog.url), ".paimon-cli/reads.ndjson").write_text(counted)
+
+    def rate(**chosen: Any) -> float:
+        tables, _ = catalog._to_maintain(MaintainTables(**chosen), commits=False)
+        (limited,) = (table.limited(CompactRequest("minor")) for table in tables if table.name == "shop.orders")
+        assert limited.merges is not None
+        return limited.merges.reads("shop.orders", "")
+
+    assert rate(database=["shop"]) < UNKNOWN_READS / 2 and not warnings
+    assert rate(all_tables=True) == UNKNOWN_READS
+    assert warnings == ["counts of reads of tables that do not exist weigh nothing: SHOP.orders, shop.gone"]
+    catalog.watch(all_tables=True, watcher=Rounds(HandClock()), max_rounds=2, interval=1, whole=True)
+    assert warnings == warnings[:1] * 2, "a service says it once"
+
+
 def test_another_service_may_have_compacted_before_the_lease_was_free(tmp_path: Path) -> None:
     table = orders(tmp_path)
     service = Service(table, TablePolicy())
