@@ -1,8 +1,8 @@
 """UPDATE and DELETE with what only DuckDB can compute: subqueries, CASE, functions, other tables.
 
 A query selects the keys of the rows that match, and their new values, at the snapshot of a transaction. The transaction merges
-them by the keys, and commits under the data conflict check. In a table with row tracking, the keys are the ids of the rows; in
-others without a primary key, the columns that the statement reads: rows that are equal in them have the same outcome.
+them by the keys, and commits under the data conflict check. In a table without a primary key, the keys are the columns that the
+statement reads: rows that are equal in them have the same outcome. Where it reads the ids of rows, these are the keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_rows import assigned
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import ROW_ID
 from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS
 from paimon_cli.sql.changes import UpdateOrDelete
@@ -54,8 +54,7 @@ def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: As
     from paimon_cli.jobs.update_job import UpdateSummary
 
     schema = table.context.schema
-    has_ids = table.context.mode.tracks_rows
-    keys = [ROW_ID] if has_ids else list(schema.primary_keys) or _columns_read(schema, asked, given)
+    keys = list(schema.primary_keys) or _columns_read(schema, asked, given, table.context.mode.tracks_rows)
     transaction = table.transaction()
     with transaction:
 
@@ -69,7 +68,7 @@ def _attempt(context: SqlContext, table: Table, asked: UpdateOrDelete, given: As
 
         text, params = _selection(context, keys, asked, given), context.values_in(*_parts(asked, given))
         rows = context.query(text, params, wraps=(typed,), open_table=viewed(context, asked.table, transaction)).to_arrow()
-        _refuse_nulls(rows, () if has_ids or schema.primary_keys else keys)
+        _refuse_nulls(rows, () if schema.primary_keys else keys)
         expected = rows.num_rows if asked.source is not None else pc.sum(rows.column(_ROWS)).as_py() or 0
         merge = transaction.merge(rows.drop_columns(_ROWS), on=keys)
         new = {column: f"source.{_NEW.format(number)}" for number, (column, _) in enumerate(given)}
@@ -104,19 +103,32 @@ def _parts(asked: UpdateOrDelete, given: Assigned) -> list[Words]:
     return [words for words in parts if words is not None]
 
 
-def _columns_read(schema: TableSchema, asked: UpdateOrDelete, given: Assigned) -> list[str]:
-    """All columns of the table that the statement may read."""
-    own, parts = (asked.names[0], asked.table[-1]), _parts(asked, given)
+def _columns_read(schema: TableSchema, asked: UpdateOrDelete, given: Assigned, has_ids: bool) -> list[str]:
+    """All columns of the table that the statement may read, or the ids of rows, if it reads them.
 
+    A query that names the ids shows them in some values that are whole rows (`sql_row_tracking`), where a SELECT of the user
+    would not. So they are not named without need.
+    """
+    own, parts = (asked.names[0], asked.table[-1]), _parts(asked, given)
+    names_ids = any(columns_in(words, JoinedSide.of("", TRACKING_COLUMNS), own) for words in parts)
+    is_whole = any(reads_whole_rows(words, own) for words in parts)
+    if names_ids and has_ids:
+        if is_whole:
+            why = f"the statement also names {ROW_ID}, which the value would show"
+            raise NotSupported(f"table {asked.table[-1]} as a value in it", why, "name the columns of the table")
+        return [ROW_ID]
     side, names = JoinedSide.of("", schema.field_names), list(schema.field_names)
-    if not any(reads_whole_rows(words, own) for words in parts):
+    if not is_whole:
         found = {name for words in parts for name in columns_in(words, side, own)}
         names = [name for name in names if quoted(name) in found]
-    if not names and any(columns_in(words, JoinedSide.of("", TRACKING_COLUMNS), own) for words in parts):
-        raise UsageError(f"{asked.table[-1]} has no ids and numbers of rows", "its option row-tracking.enabled is not set")
     if not names:
         what = "an UPDATE or DELETE that reads no column of a table without a primary key"
-        raise NotSupported(what, "its rows are found again by the columns that it reads", "name a column in WHERE")
+        hint = (
+            f"row-tracking.enabled of {asked.table[-1]} is not set, so its rows have no ids"
+            if names_ids
+            else "name a column in WHERE"
+        )
+        raise NotSupported(what, "its rows are found again by the columns that it reads", hint)
     return names
 
 

@@ -161,9 +161,21 @@ def has_negative_digits(source: BinaryIO, stripe: int, columns: list[int]) -> bo
         def to_orc(*_: Any) -> Any:
             raise NotImplementedError
 
+    class Days(ORCConverter):
+        """Python has no dates after the year 9999."""
+
+        @staticmethod
+        def from_orc(days: int) -> int:
+            return days
+
+        @staticmethod
+        def to_orc(*_: Any) -> Any:
+            raise NotImplementedError
+
     kinds = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
     try:
-        reader = pyorc.Reader(source, column_indices=columns, converters=dict.fromkeys(kinds, Digits))
+        converters = {**dict.fromkeys(kinds, Digits), pyorc.TypeKind.DATE: Days}
+        reader = pyorc.Reader(source, column_indices=columns, converters=converters)
         for _ in reader.read_stripe(stripe):
             pass
     except (Found, TypeError):

@@ -3,7 +3,7 @@
 Arrow's ORC reader crashes on some damaged files. So decoders (`orc_decoder`) run as child processes, and are reused; a crash
 ends only the decoder, and is reported as a damaged file. A decoder works on one request at a time, so that no file can corrupt
 the memory in which another is being decoded. A thread that needs one while all are at work starts another. In a merge, which
-takes longer than the decoding before it, two threads share one, because each takes 40 MB before it has read anything.
+takes longer than the decoding before it, it waits a moment for that of another thread: each takes 40 MB before it reads a byte.
 """
 
 from __future__ import annotations
@@ -196,24 +196,31 @@ class OrcProcess:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
+PATIENCE_SECONDS = 0.5
+"""How long a thread waits for a decoder of another one, which may be waiting for the store itself, before it starts its own."""
 _idle: list[OrcProcess] = []
-"""Decoders without a request. A decoder ends with its pipes, at the latest."""
+"""Decoders without a request, under the lock of `_requests`. A decoder ends with its pipes, at the latest."""
 
 
 class _Requests:
-    """Counts the requests, so that a thread knows whether to wait for a decoder that is at work."""
+    """Counts the requests, so that a thread knows whether to wait for a decoder that is at work.
+
+    An interrupt may leave a count too high. That costs a wait, and no thread waits for ever.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._at_work = self._waiting = 0
 
     def begin(self, shares: bool) -> OrcProcess | None:
-        """A decoder to use; None if one is to be started. `shares`: waits for one unless as many threads do already."""
+        """A decoder to use; None if one is to be started. `shares`: waits a while for one, unless as many threads do already."""
         with self._changed:
-            self._waiting += shares
-            while shares and not _idle and self._waiting <= self._at_work:
-                self._changed.wait()
-            self._waiting -= shares
+            if shares and not _idle and self._waiting < self._at_work:
+                self._waiting += 1
+                try:
+                    self._changed.wait_for(lambda: _idle, PATIENCE_SECONDS)
+                finally:
+                    self._waiting -= 1
             self._at_work += 1
             return _idle.pop() if _idle else None
 
@@ -224,6 +231,13 @@ class _Requests:
             if process is not None:
                 _idle.append(process)
             self._changed.notify_all()
+
+    def take_idle(self) -> list[OrcProcess]:
+        """All decoders without a request, which are the caller's then."""
+        with self._changed:
+            taken = [*_idle]
+            _idle.clear()
+            return taken
 
 
 _requests = _Requests()
@@ -275,8 +289,8 @@ def _started() -> OrcProcess:
 
 def end_idle() -> None:
     """End all decoders that wait for requests."""
-    while _idle:
-        _idle.pop().end()
+    for process in _requests.take_idle():
+        process.end()
 
 
 def _begin_anew() -> None:
@@ -328,7 +342,10 @@ class OrcFile:
 
     def has_negative_digits(self, number: int, column: str) -> bool:
         """Whether a stripe stores a time of the column in a form that Java's Paimon does not read (see `orc_times`). Slow."""
-        return self._request(DecoderRequest.DIGITS, number, [self.schema.get_field_index(column)]).to_pybytes() == b"\1"
+        position = self.schema.get_field_index(column)
+        if position < 0:
+            raise pa.ArrowInvalid(f"it has no column {column}, or several")
+        return self._request(DecoderRequest.DIGITS, number, [position]).to_pybytes() == b"\1"
 
     def _request(
         self, wanted: str, stripe: int = 0, columns: Sequence[str | int] | None = None, batch_rows: int | None = None

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_not_tiered
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.bucket_change import refuse_postponed_rows
@@ -56,6 +57,7 @@ def plan_update(context: TableContext, request: UpdateRequest) -> ChangePlan:
     """Read all rows that match, and compute what they would become. Raises what a run would raise for them."""
     context.check(CHANGE_ROWS)
     check_writable_table(context)
+    expect_not_tiered(context, "change rows of")
     seen = context.with_level_0()
     edit = edit_of(request, seen)
     check_moves(seen, edit)

@@ -25,6 +25,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_not_tiered
 from paimon_cli.ingest.python_values import values_of_columns
 from paimon_cli.ingest.row_sources import ArrowRows, RowSource
 from paimon_cli.ingest.rows import IncomingRows
@@ -110,6 +111,7 @@ def run_merge(
         raise UsageError("the merge does nothing", "it has no clause", "such as .when_matched_update_all()")
     context.check(CHANGE_ROWS)
     check_writable_table(context)
+    expect_not_tiered(context, "change rows of")
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     if Committer(context).is_committed(identity):
         return MergeSummary(**finished_earlier(context, request.compaction, engine, progress))

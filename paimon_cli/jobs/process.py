@@ -109,8 +109,9 @@ def _heeded(*numbers: int) -> list[int]:
 
 
 PANDAS, DATEUTIL = "pandas", "dateutil"
-ARROW_STORES = frozenset(f"pyarrow._{name}" for name in ("s3fs", "gcsfs", "azurefs", "hdfs"))
-"""Arrow's own clients of object stores, which `pyarrow.fs` imports if they are there: 4 MB that nothing here uses."""
+ARROW_STORES = frozenset(f"pyarrow._{name}" for name in ("s3fs", "gcsfs", "azurefs"))
+"""Arrow's own clients of object stores, which `pyarrow.fs` imports if they are there: 4 MB. Those of fsspec are used, but
+for HDFS, where it has none of its own."""
 
 
 class _ImportBlocker(MetaPathFinder):

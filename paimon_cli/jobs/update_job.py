@@ -21,6 +21,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_not_tiered
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.python_values import values_of_columns
 from paimon_cli.jobs.append_change import change_files
@@ -118,6 +119,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     started = context.clock.now_millis()
     context.check(CHANGE_ROWS)
     check_writable_table(context)
+    expect_not_tiered(context, "change rows of")
     seen = context.with_level_0()  # also rows that readers do not see yet: the update comes after them
     identity = identity_of(seen, request.commit_user, request.commit_id, request.assume_new)
     if Committer(seen).is_committed(identity):

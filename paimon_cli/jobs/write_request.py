@@ -14,6 +14,7 @@ from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_not_tiered
 from paimon_cli.ingest.faults import RejectFile
 from paimon_cli.ingest.own_buckets import OwnBuckets
 from paimon_cli.ingest.row_sources import RowSource
@@ -72,6 +73,8 @@ def plan_write(
     context: TableContext, request: WriteRequest, commit_user: str = "", splits: tuple[SourceSplit, ...] | None = None
 ) -> WritePlan:
     """Plan a write at the latest snapshot. `splits`: those of the source, if they are already known."""
+    if request.overwrite:
+        expect_not_tiered(context, "replace rows of")
     snapshot = context.snapshots.latest_to_plan()
     check_place(context, snapshot)
     if snapshot is None:

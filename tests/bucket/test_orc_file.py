@@ -238,3 +238,15 @@ def test_files_that_crash_the_reader(run: Run, tmp_path: Path, damage: dict[int,
     loose = shutil.copy(path, tmp_path / "loose.orc")
     answer = run("write", root, loose, "--engine", "local", code=2)
     assert str(loose) in answer.err and "SIGSEGV" in answer.err
+
+
+def test_a_thread_does_not_wait_for_ever_for_a_decoder_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt may leave a count too high; and who has the decoder may wait for a store that does not answer."""
+    monkeypatch.setattr(orc_file, "PATIENCE_SECONDS", 0.01)
+    requests = orc_file._Requests()
+    monkeypatch.setattr(orc_file, "_requests", requests)
+    orc_file.end_idle()
+    assert requests.begin(shares=True) is None, "of nobody's request that never ends"
+    assert OrcFile(io.BytesIO(content()), shares=True).nrows > 0
+    (left,) = requests.take_idle()
+    left.end()

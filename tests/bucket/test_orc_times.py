@@ -88,3 +88,22 @@ def test_a_damaged_file_is_no_file_that_java_reads() -> None:
     content[3:200] = b"\xff" * 197
     with pytest.raises(DamagedFile), decoding("f.orc"):
         file.has_negative_digits(0, "t")
+
+
+class Days(ORCConverter):
+    """As many days since 1970 as are given: Python has no dates after the year 9999."""
+
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(days: int) -> int:
+        return days
+
+
+def test_a_date_beyond_those_of_python_beside_a_time_is_no_damage() -> None:
+    sink, converters = io.BytesIO(), {pyorc.TypeKind.DATE: Days, pyorc.TypeKind.TIMESTAMP: Down}
+    with pyorc.Writer(sink, "struct<s:struct<t:timestamp,d:date>>", converters=converters) as writer:
+        writer.write(((DAY_OF_1960 + 456, 4_000_000),))
+    assert not OrcFile(sink).has_negative_digits(0, "s")

@@ -381,7 +381,7 @@ def test_a_bucket_above_the_cap_is_named_with_the_cap_that_it_needs(tmp_path: Pa
     catalog, path = Catalog(str(tmp_path / "wh")), tmp_path / "wh/.paimon-cli/policy.yaml"
     path.parent.mkdir()
     path.write_text("catalog: {caps: {bytes: 3 kB}}")
-    said = f"1 bucket is larger than a round may read (caps.bytes, --max-bytes); bucket-0 needs {size}b"
+    said = f"1 bucket is larger than a round may read (caps.bytes of the policy, or --max-bytes); bucket-0 needs {size}b"
     (planned,) = catalog.plan_maintenance(database="shop")
     (done,) = catalog.maintain(database="shop")
     for row in (planned, done):

@@ -52,7 +52,7 @@ def waiting_files_that_came_meanwhile_go_too() -> Patch:
         waiting = {place: bucket.files for place, bucket in now.items() if place.bucket == POSTPONE_BUCKET}
         return [replace(m, compact=replace(m.compact, removed=waiting.get(m.bucket_id, m.compact.removed))) for m in messages]
 
-    return patch.object(compact_job, "distribute", emptying)
+    return patch.object(postponed_rows, "distribute", emptying)
 
 
 @planted_in("counted-writers")

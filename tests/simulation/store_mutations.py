@@ -87,7 +87,7 @@ def put_is_repeated_if_the_existing_object_is_missing() -> Patch:
 def expiry_goes_on_after_a_failed_delete() -> Patch:
     """As deletes in parallel do."""
 
-    def delete(context: TableContext, plan: ExpiryPlan) -> None:
+    def delete(context: TableContext, plan: ExpiryPlan, deleted: list[int]) -> None:
         for number in plan.snapshot_ids:
             with suppress(StorageUnavailable):
                 context.storage.delete(context.layout.snapshot(number))

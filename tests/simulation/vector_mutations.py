@@ -234,8 +234,8 @@ def orphan_cleaning_forgets_index_files() -> Patch:
 
 
 def _changelog_of_retries(change: Callable[[TableContext, Any, Any, PreparedSnapshot], PreparedSnapshot]) -> Patch:
-    def prepare(context: TableContext, latest: Any, delta: Any, facts: Any, writer: Any) -> PreparedSnapshot:
-        prepared = prepare_snapshot(context, latest, delta, facts, writer)
+    def prepare(context: TableContext, latest: Any, delta: Any, facts: Any, writer: Any, *more: Any) -> PreparedSnapshot:
+        prepared = prepare_snapshot(context, latest, delta, facts, writer, *more)
         return change(context, delta, writer, prepared) if facts.attempt > 1 else prepared
 
     return patch.object(committer, "prepare_snapshot", prepare)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import os
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -138,6 +142,14 @@ def test_without_libhdfs_the_message_says_what_is_missing(monkeypatch: pytest.Mo
     monkeypatch.setenv("HADOOP_HOME", "/nowhere")
     with pytest.raises(StorageUnavailable, match="cannot find Hadoop's libhdfs"):
         LibhdfsRename("hdfs://nn/wh", {})
+
+
+def test_a_command_reaches_for_libhdfs(tmp_path: Path) -> None:
+    """A process of the command imports less of Arrow, but its client of HDFS, which is the only one."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HADOOP_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "paimon_cli", "describe", "hdfs://localhost:9/wh/d.db/t"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, "libhdfs" in done.stderr) == (6, True), done.stderr
 
 
 class WebHdfs(BaseHTTPRequestHandler):

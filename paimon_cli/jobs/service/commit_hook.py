@@ -249,15 +249,14 @@ class CommitHook:
         try:
             with self._changed:
                 self._changed.wait_for(lambda: not self._queue and not self._is_busy, seconds)
-                left = len(self._queue) + self._is_busy
+                lost = len(self._queue) + self._is_busy + self.dropped
                 self._queue.clear()
                 self._ends.set()
                 self._changed.notify_all()
         finally:  # also if the wait is interrupted
             self._target.stop()
-        if self.dropped or left:
-            lost = counted(self.dropped + left, "event")
-            self._warn(f"hook {self._target.shown}: {lost} not delivered, {self.delivered:,} delivered")
+        if lost:
+            self._warn(f"hook {self._target.shown}: {counted(lost, 'event')} not delivered, {self.delivered:,} delivered")
 
     def _deliver_all(self) -> None:
         while True:
@@ -270,10 +269,12 @@ class CommitHook:
                 name, content = self._queue.popleft()
                 self._is_busy = True
             failure = self._tried(content)
-            if failure is None:
-                self.delivered += 1
-            else:
-                self.dropped += 1
+            with self._changed:
+                if failure is not None and self._ends.is_set():
+                    return  # `close` has counted it
+                self.delivered += failure is None
+                self.dropped += failure is not None
+            if failure is not None:
                 self._warn(f"hook {self._target.shown}: {name} was not delivered: {failure}")
 
     def _tried(self, content: bytes) -> str | None:

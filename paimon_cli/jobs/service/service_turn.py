@@ -306,7 +306,8 @@ def _beyond_caps(context: TableContext, plan: CompactionPlan, over: Sequence[Ski
         sizes, place = [*sizes, plan.size_to_move], place if sizes and sizes[-1] >= plan.size_to_move else _MENDING
     if not sizes:
         return ""
-    return f"{_many_are(len(sizes))} larger than a round may read (caps.bytes, --max-bytes); {place} needs {max(sizes)}b"
+    limits = "caps.bytes of the policy, or --max-bytes"
+    return f"{_many_are(len(sizes))} larger than a round may read ({limits}); {place} needs {max(sizes)}b"
 
 
 def _many_are(buckets: int) -> str:
