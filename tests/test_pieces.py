@@ -89,6 +89,7 @@ CUTS_NOTHING = {
         "metadata/avro_columns": "_MAX_SHORT_BYTES",
         "metadata/avro_records": "_ONE_BYTE",
         "bucket/nanosecond_range": "_EPOCH _MICROS_PER_DAY",
+        "bucket/orc_converters": "MILLI SECOND",
         "metadata/avro_writer": "SYNC_SIZE",
         "metadata/data_file": "AFTER_ALL_NUMBERS",
         "metadata/data_file_schema": "KEY_ID_OFFSET ROW_ID_ID SEQUENCE_NUMBER_ID VALUE_KIND_ID",

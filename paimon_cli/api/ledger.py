@@ -184,26 +184,21 @@ def _row(done: LedgerRound, step: LedgerStep) -> LedgerRow:
 
 def _total(table: str, steps: list[LedgerStep]) -> LedgerTotal:
     """The steps of one table, oldest first."""
+    from paimon_cli.maintain.ledger import StepSums
+
     last, compacted = steps[-1], [step for step in steps if step.buckets] or steps[-1:]
     return LedgerTotal(
-        table,
-        len(steps),
-        sum(bool(step.error) for step in steps),
-        sum(step.bytes_read for step in steps),
-        sum(step.bytes_written for step in steps),
-        sum(step.seconds for step in steps),
-        sum(max(0, step.runs_before - step.runs_after) for step in steps),
-        compacted[0].read_files_before,
-        compacted[-1].read_files_after,
-        compacted[0].read_bytes_before,
-        compacted[-1].read_bytes_after,
-        sum(step.snapshots_expired for step in steps),
-        sum(step.files_deleted for step in steps),
-        last.score,
-        last.budget_left,
-        last.why,
-        last.why_not,
-        last.error,
+        table=table,
+        **vars(StepSums.of(steps)),
+        read_files_before=compacted[0].read_files_before,
+        read_files_after=compacted[-1].read_files_after,
+        read_bytes_before=compacted[0].read_bytes_before,
+        read_bytes_after=compacted[-1].read_bytes_after,
+        score=last.score,
+        budget_left=last.budget_left,
+        why=last.why,
+        why_not=last.why_not,
+        error=last.error,
     )
 
 

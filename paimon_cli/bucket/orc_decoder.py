@@ -144,33 +144,19 @@ def has_negative_digits(source: BinaryIO, stripe: int, columns: list[int]) -> bo
     is no Python dictionary, as with lists for keys, cannot be looked at, and counts as one that holds such a value.
     """
     import pyorc  # few files need it
-    from pyorc.converters import ORCConverter
     from pyorc.errors import ORCError
+
+    from paimon_cli.bucket.orc_converters import MILLI, Days, Nanoseconds
 
     class Found(Exception):
         """There is one."""
 
-    class Digits(ORCConverter):
+    class Digits(Nanoseconds):
         @staticmethod
         def from_orc(seconds: int, nanos: int, zone: Any) -> int:
-            if nanos < 0 and nanos % 1_000_000:
+            if nanos < 0 and nanos % MILLI:
                 raise Found
             return 0 if seconds is None else seconds
-
-        @staticmethod
-        def to_orc(*_: Any) -> Any:
-            raise NotImplementedError
-
-    class Days(ORCConverter):
-        """Python has no dates after the year 9999."""
-
-        @staticmethod
-        def from_orc(days: int) -> int:
-            return days
-
-        @staticmethod
-        def to_orc(*_: Any) -> Any:
-            raise NotImplementedError
 
     kinds = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
     try:

@@ -12,16 +12,12 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyorc
-from pyorc.converters import ORCConverter
 
-from paimon_cli.bucket.nanosecond_range import NANOS_PER, ticks, timestamp_leaves
+from paimon_cli.bucket.nanosecond_range import ticks, timestamp_leaves
+from paimon_cli.bucket.orc_converters import LOST, MILLI, Days, Nanoseconds
 from paimon_cli.errors import NotSupported
 from paimon_cli.pieces import PIECES
 
-MILLI, SECOND = NANOS_PER["ms"], NANOS_PER["s"]
-LOST = (-999 * MILLI, 0)
-"""Between these nanoseconds since 1970 only whole milliseconds can be stored, because the seconds of ORC have no negative zero.
-"""
 _ZONE = ZoneInfo("GMT")
 """The time zone that Arrow's writer records in stripes."""
 _CODECS = {
@@ -62,7 +58,7 @@ class OrcRows:
             compression=_CODECS[codec],
             timezone=_ZONE,
             struct_repr=pyorc.StructRepr.DICT,
-            converters={pyorc.TypeKind.TIMESTAMP: _Nanoseconds, pyorc.TypeKind.DATE: _Days},
+            converters={pyorc.TypeKind.TIMESTAMP: Nanoseconds, pyorc.TypeKind.DATE: Days},
             dict_key_size_threshold=dictionary_threshold,
         )
 
@@ -88,27 +84,6 @@ class _Row(pyorc.TypeDescription):
     def __init__(self, fields: dict[str, pyorc.TypeDescription]) -> None:
         super().__init__()
         self.fields = fields
-
-
-class _Nanoseconds(ORCConverter):
-    @staticmethod
-    def from_orc(seconds: int, nanos: int, zone: ZoneInfo) -> int:
-        return seconds * SECOND + nanos
-
-    @staticmethod
-    def to_orc(nanos: int, zone: ZoneInfo) -> tuple[int, int]:
-        """Seconds and nanoseconds. In the last second before 1970 nanoseconds are negative, which readers accept there."""
-        return (0, nanos) if LOST[0] <= nanos < LOST[1] else divmod(nanos, SECOND)
-
-
-class _Days(ORCConverter):
-    @staticmethod
-    def from_orc(days: int) -> int:
-        return days
-
-    @staticmethod
-    def to_orc(days: int) -> int:
-        return days
 
 
 def _orc_type(t: pa.DataType) -> pyorc.TypeDescription:

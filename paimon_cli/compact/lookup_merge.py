@@ -100,13 +100,12 @@ class LookupMerge:
     def merged(self, section: Section, parts: Mapping[str, FilePart]) -> Iterator[pa.RecordBatch]:
         """The merged rows of a section, one per key, including retractions. `parts`: as for `merge_section`."""
         context, task, before = self.context, self.task, self.vectors.before
-        merge = partial(
-            merge_section, context, task.picked, section, self.columns, task.memory, self.expiry, before, compacts=True
-        )
+        given = task.picked, section, self.columns, task.memory, self.expiry, before
+        merge = partial(merge_section, context, *given, parts=parts, compacts=True)
         if all(file.level for run in section for file in run.files):
-            yield from merge(parts=parts)
+            yield from merge()
             return
-        for rows in _chunks(merge(level_engine=KeepAllVersions(), parts=parts), looked_up=bool(self._above)):
+        for rows in _chunks(merge(level_engine=KeepAllVersions()), looked_up=bool(self._above)):
             yield from self._resolved(rows)
 
     def _resolved(self, chunk: pa.RecordBatch, merge_lone: bool = True) -> Iterator[pa.RecordBatch]:

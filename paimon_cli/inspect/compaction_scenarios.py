@@ -226,11 +226,9 @@ def _workload(context: TableContext, states: Mapping[tuple[str, int], BucketFile
         for run in reversed(sorted_runs(state.files, context.key_of)):
             flushed: dict[Hashable, list[RunModel]] = {bucket_id: [run_model(context, run.files)]}
             commits.append(SimulatedCommit[RunModel](0, flushed))
-    total, seen = (
-        max(state.total_buckets for state in states.values()),
-        [file for state in states.values() for file in state.files],
-    )
-    return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total, overhead=file_overhead(seen))), _RUNS
+    total = max(state.total_buckets for state in states.values())
+    overhead = file_overhead([(file.row_count, file.file_size) for state in states.values() for file in state.files])
+    return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total, overhead=overhead)), _RUNS
 
 
 def _leveled_rewrite(bucket: LsmRow, trigger: int, level_1: int) -> int:

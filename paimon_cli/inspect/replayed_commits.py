@@ -43,7 +43,7 @@ def history_workload(context: TableContext, chosen: Sequence[Snapshot] | None = 
         bucket_id: [(run.level, run_model(context, run.files)) for run in sorted_runs(state.files, context.key_of)]
         for bucket_id, state in states.items()
     }
-    commits, seen = [], list[DataFileMeta]()
+    commits, sizes = [], list[tuple[int, int]]()
     for snapshot in snapshots[1:]:
         if snapshot.commit_kind == COMPACT:
             continue
@@ -56,10 +56,11 @@ def history_workload(context: TableContext, chosen: Sequence[Snapshot] | None = 
         emptied = frozenset(entry.bucket_id for entry in entries if entry.kind == EntryKind.DELETE)
         runs = {bucket_id: runs_as_flushed(context, files) for bucket_id, files in flushed.items()}
         commits.append(SimulatedCommit[RunModel](snapshot.time_millis, runs, emptied))
-        seen += (file for files in flushed.values() for file in files)
+        sizes += ((file.row_count, file.file_size) for files in flushed.values() for file in files)
     for snapshot in [snapshot for snapshot in snapshots[1:] if snapshot.commit_kind == COMPACT][-MEASURED_COMPACTIONS:]:
-        seen += (entry.file for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD)
-    merge = functools.partial(_merged, buckets=max(totals, default=1), overhead=file_overhead(seen))
+        added = (entry.file for entry in context.manifests.delta_entries(snapshot) if entry.kind == EntryKind.ADD)
+        sizes += ((file.row_count, file.file_size) for file in added)
+    merge = functools.partial(_merged, buckets=max(totals, default=1), overhead=file_overhead(sizes))
     return SimulatedWorkload(commits, merge, begin, compaction_lag(context, snapshots))
 
 
@@ -106,13 +107,13 @@ def compaction_lag(context: TableContext, snapshots: Sequence[Snapshot]) -> int 
     return None if context.leaves_compaction else 0
 
 
-def file_overhead(files: Sequence[DataFileMeta]) -> int:
+def file_overhead(files: Sequence[tuple[int, int]]) -> int:
     """The bytes of a file besides those of its rows, such as schema and footer: where the line through all sizes begins.
 
-    0 if the files have too similar numbers of rows to tell.
+    `files`: rows and bytes of each. 0 if the files have too similar numbers of rows to tell.
     """
-    kept = [file for file in files if file.row_count > 0 and file.file_size > 0]
-    rows, sizes = (np.array([getattr(file, name) for file in kept], np.float64) for name in ("row_count", "file_size"))
+    kept = [(rows, size) for rows, size in files if rows > 0 and size > 0]
+    rows, sizes = np.array(kept, np.float64).reshape(-1, 2).T
     if not kept or rows.max() < 2 * rows.min():
         return 0
     # Relative errors count. Else the largest files, whose rows compress better or worse, would decide about a few hundred bytes.

@@ -48,6 +48,18 @@ class StoredBytes:
             return cls(problem=error.message)
 
 
+def bytes_by_kind(owned: OwnedFiles) -> dict[str, int]:
+    """The bytes by the kind of what keeps them, such as `tag`, for monitoring: as many entries as there are kinds, at most.
+
+    `SEVERAL` for what more than one owner keeps.
+    """
+    found: dict[str, int] = {}
+    for group in owned.groups:
+        kind = next(iter(group.owners)).kind if len(group.owners) == 1 else SEVERAL
+        found[kind] = found.get(kind, 0) + group.size
+    return found
+
+
 def rows_by_owner(name: str, owned: OwnedFiles) -> Iterator[CostRow]:
     """The live files first, then the other groups by size."""
     groups = sorted(owned.groups, key=lambda group: (Owner(LIVE) not in group.owners, -group.size, _text(group, owned)))

@@ -242,6 +242,7 @@ class _Simulation(Generic[FiguresT]):
         return kept / fully_merged if fully_merged else 1.0
 
     def result(self, space: Sequence[float]) -> SimulationResult:
+        runs = self._seen.mean(self._now)  # before `most`, which it completes by the last states
         written = self._flushed + self._compacted
         return SimulationResult(
             commits=self._commits,
@@ -251,7 +252,7 @@ class _Simulation(Generic[FiguresT]):
             full_compactions=self._full,
             stalls=self._stalls,
             write_amplification=round(written / self._flushed, 2) if self._flushed else 0.0,
-            read_amplification=round(self._seen.mean(self._now), 2),
+            read_amplification=round(runs, 2),
             most_runs=self._seen.most,
             space_amplification=round(sum(space) / len(space), 2) if space else 1.0,
             space_amplification_at_end=round(self.space_amplification(), 2),

@@ -126,6 +126,7 @@ class _LeveledTree:
         return sum(run.size for runs in kept for run in runs) / fully_merged if fully_merged else 1.0
 
     def result(self, commits: int, space: Sequence[float]) -> SimulationResult:
+        runs = self._seen.mean(self._now)  # before `most`, which it completes by the last states
         return SimulationResult(
             commits=commits,
             flushed_bytes=self._flushed,
@@ -134,7 +135,7 @@ class _LeveledTree:
             full_compactions=self._full,
             stalls=0,
             write_amplification=round((self._flushed + self._compacted) / self._flushed, 2) if self._flushed else 0.0,
-            read_amplification=round(self._seen.mean(self._now), 2),
+            read_amplification=round(runs, 2),
             most_runs=self._seen.most,
             space_amplification=round(sum(space) / len(space), 2) if space else 1.0,
             space_amplification_at_end=round(self.space_amplification(), 2),

@@ -18,7 +18,7 @@ age of a partition to which nobody writes any more, would decide about the mean.
 class SeenRuns:
     """The runs of each bucket from a commit that wrote to it until the next one. Moments are epoch millis.
 
-    `most`: the most runs that were there for a while.
+    `most`: the most runs that were there for a while; complete once `mean` was asked for.
     """
 
     def __init__(self) -> None:

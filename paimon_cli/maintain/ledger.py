@@ -96,6 +96,33 @@ class LedgerStep:
 
 
 @dataclass(frozen=True)
+class StepSums:
+    """What steps did together, in bytes and seconds. `runs_removed`: sorted runs that compactions merged away."""
+
+    steps: int = 0
+    failed: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    runs_removed: int = 0
+    snapshots_expired: int = 0
+    files_deleted: int = 0
+
+    @staticmethod
+    def of(steps: Sequence[LedgerStep]) -> StepSums:
+        return StepSums(
+            len(steps),
+            sum(bool(step.error) for step in steps),
+            sum(step.bytes_read for step in steps),
+            sum(step.bytes_written for step in steps),
+            sum(step.seconds for step in steps),
+            sum(max(0, step.runs_before - step.runs_after) for step in steps),
+            sum(step.snapshots_expired for step in steps),
+            sum(step.files_deleted for step in steps),
+        )
+
+
+@dataclass(frozen=True)
 class LedgerRound:
     """One round of one service. `started`: epoch millis. `requests`: to storages, by kind, of the whole process meanwhile."""
 

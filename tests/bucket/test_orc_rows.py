@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from paimon_cli.bucket import orc_rows
+from paimon_cli.bucket.orc_converters import LOST
 from paimon_cli.bucket.orc_file import orc_column
-from paimon_cli.bucket.orc_rows import LOST, OrcRows
+from paimon_cli.bucket.orc_rows import OrcRows
 from paimon_cli.datatypes.internal_values import Timestamp, timestamp_text
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.live_files import bucket_files

@@ -11,6 +11,7 @@ import pyorc
 import pytest
 from pyorc.converters import ORCConverter
 
+from paimon_cli.bucket.orc_converters import Days
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.orc_times import misread_times
 from paimon_cli.errors import DamagedFile
@@ -88,18 +89,6 @@ def test_a_damaged_file_is_no_file_that_java_reads() -> None:
     content[3:200] = b"\xff" * 197
     with pytest.raises(DamagedFile), decoding("f.orc"):
         file.has_negative_digits(0, "t")
-
-
-class Days(ORCConverter):
-    """As many days since 1970 as are given: Python has no dates after the year 9999."""
-
-    @staticmethod
-    def from_orc(days: int) -> int:
-        return days
-
-    @staticmethod
-    def to_orc(days: int) -> int:
-        return days
 
 
 def test_a_date_beyond_those_of_python_beside_a_time_is_no_damage() -> None:

@@ -132,6 +132,22 @@ def test_what_is_left_of_a_budget_and_the_best_score(metrics: ServiceMetrics) ->
     assert found() == (0, None), "nothing is worth a merge any more"
 
 
+def test_bytes_by_owner_stay_until_they_are_counted_again(metrics: ServiceMetrics) -> None:
+    def found() -> dict[str, float]:
+        with listening(metrics, "127.0.0.1:0") as url:
+            values = samples(get(url, "/metrics")[2])
+        return {name: value for name, value in values.items() if name.startswith("paimon_cli_stored_bytes")}
+
+    metrics.table_done(TableRound("a.b", RoundState.NOTHING))
+    assert not found(), "not before a search for orphans"
+    metrics.table_done(TableRound("a.b", RoundState.CLEANED, stored={"live": 30, "tag": 4}))
+    metrics.table_done(TableRound("a.b", RoundState.NOTHING))
+    assert found() == {
+        'paimon_cli_stored_bytes{owner="live",table="a.b"}': 30,
+        'paimon_cli_stored_bytes{owner="tag",table="a.b"}': 4,
+    }
+
+
 def test_totals_grow_and_vanished_tables_go(metrics: ServiceMetrics) -> None:
     again = TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES)
     metrics.table_done(again)

@@ -31,6 +31,7 @@ from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.service_metrics import ServiceMetrics
 from paimon_cli.jobs.service.table_round import ServiceRound, TableRound
 from paimon_cli.maintain.end_of_history import EndOfHistory
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import StrategyName, Upkeep
 from paimon_cli.storage.capabilities import WrappedStorage
@@ -305,6 +306,20 @@ def test_snapshots_are_expired_and_orphans_cleaned_on_the_way(house: House) -> N
     assert sum(each.tables[0].upkeep.orphans for each in house.watched.rounds) == 1
     assert context.snapshots.ids() == [6, 7] and not old.exists()
     assert named_files(context)
+
+
+def test_what_keeps_the_bytes_of_a_table_is_counted_with_the_search_for_orphans(house: House) -> None:
+    context = house.add("a", 6, options={"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"})
+    create_tag(context, "kept", 2)
+    upkeep = Upkeep(expire=True, orphans_every=1000)
+    house.clock.millis = 10**14
+    replace(house.service(upkeep=upkeep), examines=True).run(10, 2)
+    (stored,) = [found for done in house.watched.rounds if (found := done.tables[0].stored) is not None]
+    assert stored["tag"] > 0 and stored["live"] > 0
+    assert sum(stored.values()) == sum(file.stat().st_size for file in (house.folder / "a").rglob("*") if file.is_file())
+    house.watched.rounds.clear()
+    house.service(upkeep=upkeep).run(10, 2)
+    assert all(done.tables[0].stored is None for done in house.watched.rounds), "nobody asks for figures"
 
 
 def test_orphans_are_looked_for_at_intervals(house: House) -> None:

@@ -8,7 +8,7 @@ waiting for long compacts only part of the table, and the next round starts at o
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -19,6 +19,7 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.changes.read_lag import ReadLag
 from paimon_cli.inspect.findings.runner import counted_findings
+from paimon_cli.inspect.stored_bytes import bytes_by_kind
 from paimon_cli.jobs.compact_request import CompactRequest, States
 from paimon_cli.jobs.compact_summary import CompactSummary
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress, Progress
@@ -32,10 +33,12 @@ from paimon_cli.jobs.service.service_turn import EXAMINED_PART, NO_UPKEEP, Findi
 from paimon_cli.jobs.service.shared_budgets import Grant, NewBudget, SharedBudgets, TakenElsewhere
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound, failed_round, raise_failures
 from paimon_cli.jobs.service.turn_steps import TurnDone, take
+from paimon_cli.jobs.service.upkeep import SEARCHED_VERSIONS
 from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP
 from paimon_cli.jobs.service.wanted_merges import left_of
 from paimon_cli.jobs.table_change import Shield
 from paimon_cli.jobs.trigger_replays import TriggerReplays
+from paimon_cli.maintain.owners import find_owners
 from paimon_cli.options.choices import OnConflict
 from paimon_cli.pieces import PIECES
 from paimon_cli.requests.compaction import MIN_MEMORY, Upkeep
@@ -297,13 +300,14 @@ class CompactionService:
             passed = TableRound(turn.table, state, summary, figures=turn.figures, left=turn.left, budget_left=left)
             return replace(passed, beyond_budget=turn.beyond_budget, beyond_caps=turn.beyond_caps)
         request = self._request_for(ServedTable(turn.table, turn.open, turn.policy, turn.reads), request)
-        began, taken = self.clock.now_millis(), list[TurnDone]()
+        began, taken, stored = self.clock.now_millis(), list[TurnDone](), None
         try:
             with self._leased(turn, shield) as is_ours:
                 if not is_ours:
                     return TableRound(turn.table, RoundState.HELD, figures=turn.figures, left=turn.left)
                 turn.turn_bytes, turn.is_shared = limit, self.leases is not None
                 taken.append(take(turn, request, engine, progress, known.states, shield, self.table_seconds))
+                stored = _stored(turn) if self.examines and taken[0].has_cleaned else None
         except PaimonError as error:
             if not taken:
                 return failed_round(turn.table, error, turn.figures)
@@ -317,12 +321,13 @@ class CompactionService:
         if done.has_cleaned:
             known.orphans_due_millis = self.clock.now_millis() + (self.upkeep.orphans_every or 0)
         if done.error is not None:
-            return _noted(failed_round(turn.table, done.error), turn, done, millis)
+            return replace(_noted(failed_round(turn.table, done.error), turn, done, millis), stored=stored)
         waits = turn.budget.daily is not None and bool(done.left.buckets or done.left.steps)
         idle = RoundState.OVER_BUDGET if waits else RoundState.OVER_CAPS if turn.beyond_caps else RoundState.NOTHING
         idle = RoundState.CLEANED if done.upkeep != NOT_KEPT_UP else idle
         state = RoundState.COMPACTED if done.summary.has_changed else idle
-        return _noted(TableRound(turn.table, state, is_unfinished=turn.is_unfinished), turn, done, millis)
+        what = TableRound(turn.table, state, is_unfinished=turn.is_unfinished, stored=stored)
+        return _noted(what, turn, done, millis)
 
     @contextlib.contextmanager
     def _leased(self, turn: Turn, shield: Shield) -> Iterator[bool]:
@@ -380,13 +385,24 @@ def _noted(what: TableRound, turn: Turn, done: TurnDone, millis: int) -> TableRo
     )
 
 
+def _stored(turn: Turn) -> Mapping[str, int] | None:
+    """The bytes of the table by the kind of what keeps them; None if a version is damaged, which its findings say."""
+    turn.charge(SEARCHED_VERSIONS)
+    try:
+        return bytes_by_kind(find_owners(turn.context()))
+    except PaimonError:
+        return None
+
+
 def _nothing(turn: Turn) -> TableRound:
-    state, left, beyond = (
+    return TableRound(
+        turn.table,
         RoundState.OVER_CAPS if turn.beyond_caps else RoundState.NOTHING,
-        left_of(turn.over_caps),
-        turn.beyond_caps,
+        turn.nothing_compacted,
+        figures=turn.figures,
+        left=left_of(turn.over_caps),
+        beyond_caps=turn.beyond_caps,
     )
-    return TableRound(turn.table, state, turn.nothing_compacted, figures=turn.figures, left=left, beyond_caps=beyond)
 
 
 def _is_conflict(error: PaimonError) -> bool:

@@ -53,6 +53,7 @@ class _TableFigures:
     left_bytes: int = 0
     budget_left: int | None = None
     score: float | None = None
+    stored: Mapping[str, int] = field(default_factory=dict)
     last_files: tuple[int, int] = (0, 0)
     last_bytes: tuple[int, int] = (0, 0)
     last_buckets: int = 0
@@ -70,6 +71,7 @@ class _TableFigures:
         self.left_bytes = done.left.size
         self.budget_left = self.budget_left if done.budget_left is None else done.budget_left
         self.score = best_score(summary.plan.decisions) if done.is_new else self.score
+        self.stored = self.stored if done.stored is None else done.stored
         if not summary.has_changed:  # a turn that ended with an error may have committed most of its buckets
             return
         self.compactions += 1
@@ -155,6 +157,7 @@ class ServiceMetrics:
             tables = [(name, [value for _, _, value in _table_metrics(table, now)]) for name, table in self._tables.items()]
             states = [(name, table.state) for name, table in self._tables.items()]
             findings = [(name, table.findings) for name, table in self._tables.items()]
+            stored = [(name, table.stored) for name, table in self._tables.items()]
             service = (self._rounds, self._round_seconds, self._waiting)
         for number, (name, meaning, _) in enumerate(_table_metrics(_TableFigures(), now)):
             family_class = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -172,6 +175,12 @@ class ServiceMetrics:
         for table_name, counts in findings:
             for kind, count in counts.items():
                 family.add_metric([table_name, *kind], count)
+        yield family
+        meaning = "Bytes below the table's directory by what keeps them, as `cost` counts, at the last search for orphans."
+        family = GaugeMetricFamily("paimon_cli_stored_bytes", meaning, labels=["table", "owner"])
+        for table_name, sizes in stored:
+            for owner, size in sizes.items():
+                family.add_metric([table_name, owner], size)
         yield family
         meaning = "Requests to storages by this process; those of object stores as they are sent."
         asked = CounterMetricFamily("paimon_cli_storage_requests_total", meaning, labels=["kind"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -52,7 +52,7 @@ class TableRound:
     `upkeep_seconds`: of a budget in time, all that the turn took besides the compaction. `lost_read`, `lost_written`: bytes of
     compactions that came to nothing. `beyond_budget`: the compactions that the whole budget does not suffice for, with the one
     that they need; `beyond_caps`: the same of the caps of a round. `uncompacted`: why this version does not compact the table,
-    where that is no error.
+    where that is no error. `stored`: bytes by the kind of what keeps them, if orphans were searched for.
     """
 
     table: str
@@ -75,6 +75,7 @@ class TableRound:
     beyond_budget: str = ""
     beyond_caps: str = ""
     uncompacted: str = ""
+    stored: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
