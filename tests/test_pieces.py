@@ -211,7 +211,6 @@ CUTS_NOTHING = {
         "storage/local_storage": "_SHOWN",
     },
     "how often something is tried or looked for": {
-        "jobs/process": "COLLECTED_OBJECTS",
         "requests/writing": "max_attempts",
         "jobs/service/compaction_service": "MAX_DOUBLINGS",
         "jobs/moved_rows": "MOST_MOVES",

@@ -21,7 +21,7 @@ from paimon_cli.cli.next_step import command_path
 from paimon_cli.cli.results import ARGUMENTS, coloured, printable
 from paimon_cli.cli.terminal import COMPLETION_VARIABLE, discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
 from paimon_cli.errors import PaimonError, UsageError, as_paimon_error
-from paimon_cli.jobs.process import collect_rarely, end_as_interrupted, keep_pandas_out, share_arenas
+from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out, share_arenas
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.redaction import hiding_secrets_of_command, redact, redacted
 
@@ -260,7 +260,6 @@ def main() -> None:
     Arrow's thread pools sometimes abort a process during interpreter shutdown (apache/arrow#34314). All output is written
     and closed before, so the shutdown is skipped.
     """
-    collect_rarely()
     prepare_streams()
     end_as_interrupted()
     keep_pandas_out()

@@ -6,7 +6,6 @@ Cores and memory respect the limits of a container (cgroups 1 and 2).
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -42,17 +41,6 @@ def share_arenas() -> None:
 
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
-
-
-COLLECTED_OBJECTS = 20_000
-
-
-def collect_rarely() -> None:
-    """Let Python look for cycles of objects less often: at the start there are none, and the search took a tenth of its time.
-
-    Rows are in no cycles, so that memory is returned as before.
-    """
-    gc.set_threshold(COLLECTED_OBJECTS, *gc.get_threshold()[1:])
 
 
 def end_as_interrupted() -> None:

@@ -157,8 +157,9 @@ def _type_of(path: str, column: pa.Field) -> DataType:
     try:
         return type_from_arrow(column.type, nullable=True)
     except NotSupported as unknown:
-        what, hint = f"column {column.name} of {path} cannot be adopted", "write the file again with another type, or move it away"
-        raise NotSupported(what, f"{unknown.what}: {unknown.why}", hint, column=column.name, path=path) from unknown
+        what, why = f"column {column.name} of {path} cannot be adopted", f"{unknown.what}: {unknown.why}"
+        hint = "write the file again with another type, or move it away"
+        raise NotSupported(what, why, hint, column=column.name, path=path) from unknown
 
 
 def _format(head: bytes) -> str | None:
