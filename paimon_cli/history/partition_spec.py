@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,10 @@ class PartitionSpec:
         return cls(lambda partition: True)
 
     @classmethod
-    def exactly(cls, partitions: Collection[bytes]) -> PartitionSpec:
-        return cls(lambda partition: partition in partitions)
+    def exactly(cls, context: TableContext, partitions: Iterable[bytes]) -> PartitionSpec:
+        """Partitions with the values of these ones, however writers serialise their nulls."""
+        wanted = {context.partition_values(partition) for partition in partitions}
+        return cls(lambda partition: context.partition_values(partition) in wanted)
 
     @classmethod
     def parse(cls, context: TableContext, values: PartitionValues) -> PartitionSpec:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.errors import UsageError
@@ -144,7 +145,7 @@ def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks
     return [
         PartitionRow(
             partition=partition_text(context, partition),
-            buckets=len(states),
+            buckets=len({state.bucket for state in states}),
             files=sum(len(state.files) for state in states),
             rows=sum(file.row_count for state in states for file in state.files),
             size=sum(map(_size, states)),
@@ -157,9 +158,11 @@ def partition_rows(context: TableContext, snapshot: Snapshot | None, reads_marks
 
 
 def _by_partition(context: TableContext, states: Iterable[BucketFiles]) -> Mapping[bytes, Sequence[BucketFiles]]:
+    """Keyed by serialised partition: of those with the same values, which writers may serialise differently, the first one."""
     found: dict[bytes, list[BucketFiles]] = defaultdict(list)
+    spellings: dict[tuple[Any, ...], bytes] = {}
     for state in states:
-        found[state.partition].append(state)
+        found[spellings.setdefault(context.partition_values(state.partition), state.partition)].append(state)
     named = sorted((natural_order(partition_text(context, key)), key) for key in found)
     return {key: sorted(found[key], key=lambda state: state.bucket) for _, key in named}
 

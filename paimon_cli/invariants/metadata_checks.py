@@ -151,10 +151,10 @@ def bucket_counts_agree(version: Version) -> Iterator[Violation]:
             yield Violation("PV022", where.rstrip("/"), f"holds files written for {listed} buckets")
 
 
-@OF_VERSION.check(Invariant("PV066", CheckGroup.BUCKETS, META, "every partition is written in one way"))
+@OF_VERSION.check(Invariant("PV066", CheckGroup.BUCKETS, META, "every partition of a table with keys is written in one way"))
 def partitions_are_written_in_one_way(version: Version) -> Iterator[Violation]:
     """PV066. Otherwise readers take a bucket of the partition for two, and do not merge them."""
-    for partition in written_again(version.context, version.bucket_counts()):
+    for partition in written_again(version.context, version.bucket_counts() if version.context.mode.has_keys else ()):
         where = f"{version.context.layout.root}/{version.context.partition_path_of(partition)}"
         yield Violation("PV066", where.rstrip("/"), f"snapshot {version.snapshot.id} writes this partition in two ways")
 

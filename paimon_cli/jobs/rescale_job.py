@@ -286,7 +286,7 @@ def rewrite_partitions(context: TableContext, plan: RescalePlan, engine: Engine,
             raise PaimonError(f"{shown} rows became {rows} when rewritten into {plan.buckets} buckets", "nothing was committed")
         # In one snapshot: with a second one for the compactions, readers that skip level 0 would see no rows in between.
         messages = in_one_half(scaled, written, reports_rows=False)
-    snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot, plan.identity(context))
+    snapshots = _commit(new_files, messages, PartitionSpec.exactly(context, chosen), snapshot, plan.identity(context))
     return RescaleSummary(plan.buckets, len(chosen), rows, **written_files(messages), snapshots=snapshots)
 
 

@@ -106,7 +106,7 @@ def expire_partitions(
 
 def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_snapshot_id: int | None) -> CommitResult:
     """Drop these partitions. Raises `DataConflict` if another commit wrote to one of them after `read_snapshot_id`."""
-    chosen = PartitionSpec.exactly(set(partitions))
+    chosen = PartitionSpec.exactly(context, partitions)
     return Committer(context, ConflictCheck.PARTITION).overwrite(
         [], fresh_identity(context), replaced_partitions=chosen.matches, read_snapshot_id=read_snapshot_id
     )

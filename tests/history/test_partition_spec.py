@@ -34,7 +34,7 @@ def test_each_type(tmp_path: Path, kind: str) -> None:
     assert [len(some) for some in chosen] == [1, 1] and chosen[0] | chosen[1] == known and len(known) == 2
     both = PartitionSpec.parse_any(context, [{"p": text} for text in typed])
     assert all(map(both.matches, known)) and all(map(PartitionSpec.everything().matches, known))
-    assert {p for p in known if PartitionSpec.exactly(chosen[0]).matches(p)} == chosen[0]
+    assert {p for p in known if PartitionSpec.exactly(context, chosen[0]).matches(p)} == chosen[0]
 
 
 def test_all_keys_that_are_named_must_fit(tmp_path: Path) -> None:
