@@ -150,8 +150,8 @@ _BUG_IN_LIBRARY = ("a library has failed", "this is a bug of it, or of paimon-cl
 SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
 """As fast as Arrow's default pool, but it returns freed memory: a write takes a third less memory."""
 NO_ALGEBRA = ("OPENBLAS_NUM_THREADS", "1")
-"""numpy's library for linear algebra, of which nothing is used, starts a thread for each core, and they look for work for a while:
-with two cores a quarter of the time of importing numpy."""
+"""numpy's library for linear algebra, of which nothing is used, starts a thread for each core, and each looks for work for a
+while: with two cores that is a quarter of the time of importing numpy."""
 
 
 class BoundedGroup(HelpfulGroup):
