@@ -257,6 +257,8 @@ class Pieces:
     """Manifest entries that an expiry keeps for the next snapshot."""
     least_process_bytes: int = 128 << 20
     """Bytes of tasks that compute for which a process of its own is started."""
+    least_thread_bytes: int = 1 << 20
+    """Bytes of tasks that compute, in local files, for which a thread of its own is used."""
     key_range_bytes: int = 256 << 20
     """Bytes of a range of keys that a task compacts, in a bucket that is compacted in ranges."""
     least_groups_of_range: int = 8

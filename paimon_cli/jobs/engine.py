@@ -85,9 +85,13 @@ class WhyNotSpark(str):
 
 @dataclass(frozen=True)
 class Computing(Generic[T, R]):
-    """A function whose tasks compute rather than wait: in this process, many bytes of them run in several processes."""
+    """A function whose tasks compute: in this process, many bytes of them run in several processes, few in one thread.
+
+    `waits`: they also wait for a remote store, so that several at a time take less time, however small they are.
+    """
 
     function: Callable[[T], R]
+    waits: bool = False
 
     def __call__(self, task: T) -> R:
         return self.function(task)
@@ -190,7 +194,8 @@ class LocalEngine:
 
                 with TaskProcesses(function, count) as processes:
                     return _run_in_threads(count, processes, tasks, on_done, processes.stop)
-            return _run_in_threads(self._parallelism, function, tasks, on_done)
+            if (threads := self._threads(function, sizes)) > 1:
+                return _run_in_threads(threads, function, tasks, on_done)
         results: list[R] = []
         for task in tasks:
             try:
@@ -201,6 +206,14 @@ class LocalEngine:
             if on_done is not None:
                 on_done(result)
         return results
+
+    def _threads(self, function: Callable[[T], R], sizes: Sequence[int] | None) -> int:
+        """In how many threads to run tasks of these sizes. Small ones are mostly Python, which runs in one thread at a time, and
+        each thread has buffers of its own, in ORC also a process that decodes.
+        """
+        if not isinstance(function, Computing) or function.waits or sizes is None:
+            return self._parallelism
+        return min(self._parallelism, max(1, sum(sizes) // PIECES.least_thread_bytes))
 
     def _processes(self, function: Callable[[T], R], sizes: Sequence[int] | None) -> int:
         """In how many processes to run tasks of these sizes; each takes half a second to start."""
@@ -285,9 +298,10 @@ def run_traced(
 
     `computes`: it is a `Computing` function.
     """
+    waits = computes and context.storage.is_remote
     if not context.trace.is_on:
         call: Callable[[T], R] = functools.partial(function, context)
-        return engine.run_tasks(Computing(call) if computes else call, tasks, on_done, sizes)
+        return engine.run_tasks(Computing(call, waits) if computes else call, tasks, on_done, sizes)
 
     def show(traced: _Traced[R]) -> None:
         context.trace.show(traced.steps)
@@ -296,7 +310,7 @@ def run_traced(
 
     traced_call: Callable[[T], _Traced[R]] = functools.partial(_traced, function, context)
     try:
-        traced = engine.run_tasks(Computing(traced_call) if computes else traced_call, tasks, show, sizes)
+        traced = engine.run_tasks(Computing(traced_call, waits) if computes else traced_call, tasks, show, sizes)
     except TasksFailed as failed:
         failed.finished = [outcome.result for outcome in failed.finished]
         raise

@@ -4,7 +4,11 @@
 
 Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up of
 Java. Ours is the command, with the start of Python, from compiled modules as after an installation, and the processes that decode
-ORC. Both must leave the same rows. With `--floor` also the least that Python needs (`scripts.judge.floor`), and ours against it.
+ORC. Both must leave the same rows. With `--floor` also the least that Python needs (`scripts.judge.floor`), and ours against it;
+what it leaves must be these rows, too.
+
+`mb` counts a page of a file that two processes have mapped once, as the machine holds it: a process that decodes ORC has the same
+libraries as its parent. `mb_summed` is the sum of what each process has resident. They differ only with child processes.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,8 @@ _ENGINES: tuple[dict[str, str], ...] = (
     {},
 )
 _LOOKS_EVERY_SECONDS = 0.01
+_MAPPINGS_EVERY_LOOKS = 10
+"""Reading all mappings of a process takes its lock, and milliseconds."""
 _FIELDS = (("id", "BIGINT NOT NULL"), ("name", "STRING"), ("amount", "DECIMAL(12, 2)"), ("at", "TIMESTAMP(6)"), ("n", "INT"))
 
 
@@ -80,7 +87,8 @@ def main() -> None:
             _use_of(_ours([places["first"] / names[0]]))
             ours = _use_of(_ours([places["ours"] / name for name in names]))
             floor = _use_of(["scripts.judge.floor", *(str(places["floor"] / name) for name in names)]) if given.floor else None
-            differing = [name for name in names if _differ(java, places, name)]
+            sides = ("ours", "floor") if given.floor else ("ours",)
+            differing = [name for name in names if _differ(java, places, name, sides)]
     ratios = _ratios(ours, theirs)
     against_floor = (
         {} if floor is None else {"floor": floor, "to_floor": _ratios(ours, floor), "floor_to_java": _ratios(floor, theirs)}
@@ -116,14 +124,23 @@ def _use_of(program: Sequence[str]) -> dict[str, Any]:
     """Run a module with its arguments; its use of the processor and of memory, with its children. Compiled modules are kept."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", *program]
-    process, peak = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment), 0
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+    parent, looks, summed, once = str(process.pid), 0, 0, 0
+    own: dict[str, int] = {}
     while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-        peak = max(peak, sum(map(_peak, [str(process.pid), *_children(process.pid)])))
+        children, looks = _children(process.pid), looks + 1
+        if looks % _MAPPINGS_EVERY_LOOKS == 0:
+            mapped = _resident(parent) if children else {}
+            own |= {child: max(own.get(child, 0), _beside(mapped, _resident(child))) for child in children}
+        peak = _peak(parent)
+        summed = max(summed, peak + sum(map(_peak, children)))
+        once = max(once, peak + sum(own.get(child, 0) for child in children))
         time.sleep(_LOOKS_EVERY_SECONDS)
     if ended[1]:
         raise AssertionError(f"{' '.join(command)}: exit {os.waitstatus_to_exitcode(ended[1])}")
     used = ended[2]
-    return {"cpu": round(used.ru_utime + used.ru_stime, 2), "mb": max(peak, used.ru_maxrss << 10) >> 20}
+    once, summed = (max(peak, used.ru_maxrss << 10) >> 20 for peak in (once, summed))
+    return {"cpu": round(used.ru_utime + used.ru_stime, 2), "mb": once, "mb_summed": summed}
 
 
 def _children(process: int) -> list[str]:
@@ -145,12 +162,36 @@ def _peak(process: str) -> int:
         return 0
 
 
-def _differ(java: JavaPaimon, places: dict[str, Path], name: str) -> bool:
+def _resident(process: str) -> dict[str, int]:
+    """The resident bytes of each file that a process has mapped, and by an empty name those of its own pages."""
+    found, file = Counter[str](), ""
+    with suppress(OSError):  # it has just ended
+        for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
+            words = line.split()
+            if not words[0].endswith(":"):
+                file = words[5] if len(words) > 5 else ""
+            elif words[0] == "Rss:":
+                found[file] += int(words[1]) << 10
+            elif words[0] == "Anonymous:":
+                found[file] -= int(words[1]) << 10
+                found[""] += int(words[1]) << 10
+    return found
+
+
+def _beside(mapped: dict[str, int], of_child: dict[str, int]) -> int:
+    """The bytes of a child process that its parent does not hold as well, which has `mapped` these."""
+    return sum(size - (min(size, mapped.get(file, 0)) if file else 0) for file, size in of_child.items())
+
+
+def _differ(java: JavaPaimon, places: dict[str, Path], name: str, sides: Sequence[str]) -> bool:
     def seen(rows: list[dict[str, Any]]) -> list[str]:
         return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
     by_java = seen(java.read(places["java"] / name))
-    return by_java != seen(java.read(places["ours"] / name)) or len(by_java) != len(PaimonCli().read(places["ours"] / name))
+    return any(
+        by_java != seen(java.read(places[side] / name)) or len(by_java) != len(PaimonCli().read(places[side] / name))
+        for side in sides
+    )
 
 
 if __name__ == "__main__":

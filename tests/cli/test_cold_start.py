@@ -115,6 +115,25 @@ main()
     assert done.stdout.splitlines()[-1] == used, done.stderr
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="on one core OpenBLAS starts no threads anyway")
+def test_numpy_starts_no_threads() -> None:
+    program = """
+import atexit, os, sys
+from paimon_cli.cli.app import main
+def tell():
+    before = len(os.listdir("/proc/self/task"))
+    import numpy
+    print(len(os.listdir("/proc/self/task")) - before, flush=True)
+atexit.register(tell)
+sys.argv = ["paimon-cli", "--version"]
+main()
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines()[-1] == "0", done.stderr
+
+
 def test_spark_gets_pandas_back() -> None:
     program = """
 from paimon_cli.jobs.process import keep_pandas_out

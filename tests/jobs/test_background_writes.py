@@ -11,6 +11,7 @@ import pytest
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.background_writes import BackgroundWrites
 from tests.tables import make_table, write
 
@@ -32,7 +33,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[threading.Thread, bool]
 
 
 @pytest.mark.parametrize("compaction", ["none", "async"])
-def test_files_of_all_threads_of_a_job(tmp_path: Path, begun: list[tuple[threading.Thread, bool]], compaction: str) -> None:
+def test_files_of_all_threads_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[threading.Thread, bool]], compaction: str
+) -> None:
+    monkeypatch.setattr(PIECES, "least_thread_bytes", 1)
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], bucket=4)
     for _ in range(6):
         write(context, ROWS, threads=2, compact=compaction)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,26 @@ def test_small_tasks_and_others_stay_here(monkeypatch: pytest.MonkeyPatch) -> No
 
 def here(task: int) -> int:
     return os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("waits", "sizes", "threads"), [(False, [1, 1, 1], 1), (True, [1, 1, 1], 3), (False, [2, 2, 2], 2), (False, [9, 9, 9], 3)]
+)
+def test_small_tasks_that_only_compute_share_a_thread(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, sizes: list[int], threads: int
+) -> None:
+    monkeypatch.setattr(PIECES, "least_process_bytes", 1_000)
+    monkeypatch.setattr(PIECES, "least_thread_bytes", 3)
+    begun = threading.Barrier(threads)
+
+    def thread(task: int) -> int:
+        if task <= threads:
+            begun.wait(SECONDS)  # so that no thread takes the task of another
+        return threading.get_ident()
+
+    found = LocalEngine(3).run_tasks(Computing(thread, waits), [1, 2, 3], None, sizes)
+    assert len(set(found)) == threads
+    assert (threading.get_ident() in found) is (threads == 1)
 
 
 def test_an_error_of_a_task_keeps_its_class_and_facts() -> None:
