@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from paimon_cli.errors import UsageError
+from paimon_cli.options import option_text as read
 from paimon_cli.options import table_options
 from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS
 from paimon_cli.options.option_text import TypedOption, parse_duration, parse_size
@@ -161,6 +162,17 @@ def test_sizes_and_durations_of_the_catalog_are_readable() -> None:
         if option.type == "MemorySize" and option.default is not None:
             assert parse_size(option.default) >= 0
     assert parse_duration("1 d") == 86_400_000
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_values_that_cannot_be_read_are_left_out_under_whatever_key(older: bool) -> None:
+    several = [option for option in TYPED_OPTIONS.values() if option.older_keys and option.read is read.boolean]
+    assert len(several) > 1
+    for option in several:
+        key = option.older_keys[-1] if older else option.key
+        left = TableOptions({key: "maybe", "bucket": "3"}).readable
+        left.check()
+        assert left.raw == {"bucket": "3"}
 
 
 def test_files_of_postponed_buckets_keep_the_other_options() -> None:
