@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import bucket_rows
+from paimon_cli.inspect.compaction_history import RewrittenFiles
+from paimon_cli.inspect.daily_growth import GrowthRow, growth_by_day
 from paimon_cli.inspect.file_report import file_details, file_rows
 from paimon_cli.inspect.lsm_report import lsm_rows
 from paimon_cli.inspect.stored_bytes import SEVERAL, bytes_by_kind
@@ -167,3 +170,17 @@ def test_bytes_by_kind_are_those_of_all_owners_of_a_kind() -> None:
     ]
     owned = OwnedFiles(tuple(Group(frozenset(owners), 1, size) for owners, size in groups), 1, {})
     assert bytes_by_kind(owned) == {LIVE: 1, TAG: 320, SEVERAL: 54_000}
+
+
+def test_growth_is_that_of_all_commits_of_a_day(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    write(context, [{"id": 1}])
+    latest = context.snapshots.latest()
+    assert latest is not None
+    changes = RewrittenFiles("", 0, 1, 0, 0, 1, 10, 200)
+    commits = [(0, "APPEND"), (86_399_999, "COMPACT"), (86_400_000, "APPEND"), (0, "APPEND")]
+    retained = [(replace(latest, time_millis=time, commit_kind=kind), changes) for time, kind in commits]
+    assert growth_by_day(retained, "t") == [
+        GrowthRow("t", "1970-01-01", 3, 600, 200, 30),
+        GrowthRow("t", "1970-01-02", 1, 200, 0, 10),
+    ]

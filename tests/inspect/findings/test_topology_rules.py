@@ -46,6 +46,11 @@ def meet(context: TableContext, first: tuple[int, ...], second: tuple[int, ...])
     upsert(beside(context, lambda: upsert(context, *second, user="b", number=1)), *first, user="a", number=1)
 
 
+def test_a_user_that_wrote_long_is_met_by_all_that_began_meanwhile() -> None:
+    spans = {"long": (1, 9), "short": (2, 3), "late": (5, 6), "alone": (10, 11)}
+    assert Writers(spans=spans).concurrent == {"long", "short", "late"}
+
+
 def test_a_late_commit_with_low_numbers_hides_none_with_higher_ones(tmp_path: Path) -> None:
     """The rows of a staged write have the numbers of when it was staged."""
     context = keyed(tmp_path, 1)
