@@ -361,11 +361,14 @@ def test_both_halves_of_a_staged_commit_are_looked_at(table: TableContext, half:
     file = stage(table, "f", [row(1, 11)])
     staged = file.read()
     (message,) = staged.messages
-    figures, bare = staged_details(table, "f", staged), replace(message, append=FileChanges())
-    moved = replace(staged, messages=(replace(bare, **{half: message.append}),))
-    assert staged_details(table, "f", moved) == figures and (figures.rows, figures.files) == (1, 1)
-    lost = replace(message.append, added_indexes=(IndexFileMeta(HASH, "index-gone", 4, 1),))
-    file.write(replace(staged, messages=(replace(bare, **{half: lost}),)))
+
+    def holding(content: FileChanges) -> StagedCommit:
+        append, compact = (content, FileChanges()) if half == "append" else (FileChanges(), content)
+        return replace(staged, messages=(replace(message, append=append, compact=compact),))
+
+    figures = staged_details(table, "f", staged)
+    assert staged_details(table, "f", holding(message.append)) == figures and (figures.rows, figures.files) == (1, 1)
+    file.write(holding(replace(message.append, added_indexes=(IndexFileMeta(HASH, "index-gone", 4, 1),))))
     with pytest.raises(DamagedFile, match=r"index-gone of .* is missing"):
         commit(table, file)
 
