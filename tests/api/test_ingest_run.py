@@ -667,6 +667,29 @@ def test_a_column_of_another_kind_stops_its_table_at_its_first_value(
         assert [json.loads(json.loads(one)["event"]) for one in letters] == [typed[2]]
 
 
+@pytest.mark.parametrize("columns", [("d", "e"), ("e", "d")])
+def test_of_several_columns_of_another_kind_the_one_with_the_first_value_stops_the_table(
+    tmp_path: Path, columns: tuple[str, str]
+) -> None:
+    """Else the events between both would be applied with null in place of the first value."""
+    first, second = columns
+    rows: list[Row] = [{"id": number, "d": None, "e": None} for number in range(1, 6)]
+    rows[0] |= {"d": 1, "e": 1}
+    rows[2][first], rows[4][second] = "x", "x"
+    dates = {"id": TYPES["id"], "d": TYPES["day"], "e": TYPES["day"]}
+    texts = {**dates, **{name: {"type": "string", "optional": True} for name in columns}}
+    events = [with_schema(debezium("t", "c", None, row), texts if number else dates) for number, row in enumerate(rows)]
+    with pytest.warns(UserWarning, match="has stopped"), pytest.raises(BadInput, match=f"column '{first}' is DATE"):
+        Catalog(str(tmp_path)).ingest(
+            written(tmp_path / "e.json", *events),
+            format="debezium",
+            into="shop",
+            primary_key="id",
+            on_error=str(tmp_path / "letters.json"),
+        )
+    assert sorted(rows_of(tmp_path, "t")) == [1, 2]
+
+
 def test_a_truncation_in_one_file_does_not_bring_the_events_of_another_back(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     events = [debezium("t", "c", None, {"id": 1})], [debezium("t", "t", None, None), debezium("t", "c", None, {"id": 2})]

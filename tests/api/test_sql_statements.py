@@ -13,7 +13,17 @@ import pytest
 from paimon_cli import Catalog
 from paimon_cli.api import sql_computed, sql_merge, sql_rows
 from paimon_cli.api.sql_rows import SpilledRows
-from paimon_cli.errors import AlreadyExists, BadInput, CommitUnknown, NotFound, NotSupported, PaimonError, Refused, UsageError
+from paimon_cli.errors import (
+    AlreadyExists,
+    BadInput,
+    CommitUnknown,
+    DataConflict,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    Refused,
+    UsageError,
+)
 from paimon_cli.pieces import PIECES
 
 
@@ -836,3 +846,17 @@ def test_a_table_that_is_a_value_reads_all_its_columns(tmp_path: Path, value: st
     catalog.sql(f"INSERT INTO w.s VALUES ({wanted})")
     catalog.sql(f"DELETE FROM w.t AS x USING w.s WHERE x.a = 1 AND {value} = s.id")
     assert rows(catalog, "SELECT a, b FROM w.t ORDER BY ALL") == [(1, 1), (1, 3)]
+
+
+@pytest.mark.parametrize("versions", [("", " AT (VERSION => 1)"), (" AT (VERSION => 1)", "")])
+def test_an_insert_is_checked_from_the_oldest_version_that_it_reads(tmp_path: Path, versions: tuple[str, str]) -> None:
+    catalog = Catalog(str(tmp_path))
+    catalog.sql("CREATE DATABASE shop")
+    options = "'bucket' = '1', 'commit.data-conflict-check' = 'bucket'"
+    catalog.sql(f"CREATE TABLE shop.t (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH ({options})")
+    for number in (1, 2):
+        catalog.sql(f"INSERT INTO shop.t VALUES ({number})")
+    first, second = (f"SELECT id + {10 * place} FROM shop.t{version}" for place, version in enumerate(versions, 1))
+    catalog.sql("INSERT INTO shop.t SELECT id + 100 FROM shop.t")
+    with pytest.raises(DataConflict):
+        catalog.sql(f"INSERT INTO shop.t {first} UNION ALL {second}")

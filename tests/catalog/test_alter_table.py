@@ -76,6 +76,16 @@ def test_a_new_column_never_gets_an_id_that_is_taken() -> None:
     assert [f.id for f in found.fields] == [0, 1, 2, 3, 8] and found.highest_field_id == 8
 
 
+@pytest.mark.parametrize("path", [("v",), ("r",), ("r", "m"), ("r", "l")])
+def test_an_id_is_never_given_twice(path: tuple[str, ...]) -> None:
+    """Files of before have the values of a dropped column under its id."""
+    highest = 7
+    new = AddColumn((*path[:-1], "w"), parse_sql_type("INT"))
+    at_once = changed(new, DropColumn(path))
+    later = altered_schema(changed(DropColumn(path)), [new], True, 6)
+    assert at_once.highest_field_id == later.highest_field_id == highest + 1
+
+
 def test_renamed_columns_are_renamed_in_options_and_keys() -> None:
     options = {"sequence.field": "v", "fields.v.stats-mode": "full", "bucket-key": "id", "fields.r.sequence-group": "v"}
     found = changed(RenameColumn(("v",), "w"), RenameColumn(("id",), "key"), RenameColumn(("r", "a"), "aa"), options=options)

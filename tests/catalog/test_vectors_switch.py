@@ -8,10 +8,14 @@ import pytest
 
 from paimon_cli.catalog.alter_table import AlteredTable, alter_table
 from paimon_cli.catalog.column_changes import SetOption, UnsetOption
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import FilesConflict, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.invariants.check import check_table
+from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.time_travel import travel
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -59,6 +63,20 @@ def test_several_runs_have_to_be_merged_first(tmp_path: Path) -> None:
     write(context, numbers(1, 2))
     assert len({path.name for path in (tmp_path / "t" / "bucket-0").iterdir()}) > 1
     with pytest.raises(UsageError, match="has 2 sorted runs, which readers would no longer merge"):
+        switch(context, True)
+
+
+@pytest.mark.parametrize("deleted", [0, 9])
+def test_deletes_above_level_0_are_found_whichever_file_has_them(tmp_path: Path, deleted: int) -> None:
+    """Other writers move files to a level as they are, as far as it is not the last one."""
+    context = table(tmp_path)
+    write(context, numbers(1, 2), compact="none")
+    write(context, [{"k": deleted, "_op": "-D"}], compact="none")
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    moved = FileChanges(removed=bucket.files, added=tuple(file.upgraded(4) for file in bucket.files))
+    message = CommitMessage(*bucket.bucket_id, bucket.total_buckets, compact=moved)
+    Committer(context).commit([message], fresh_identity(context))
+    with pytest.raises(UsageError, match="has deletes above level 0, which readers would no longer apply"):
         switch(context, True)
 
 

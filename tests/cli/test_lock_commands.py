@@ -90,9 +90,10 @@ def test_rows_show_holder_and_age(run: Run, warehouse: Path, locked: list[Any]) 
     assert (nobody["mechanism"], nobody["is_held"]) == ("lock", False)
 
 
-def test_locks_of_other_catalogs_are_left_out(run: Run, warehouse: Path, locked: list[Any]) -> None:
+@pytest.mark.parametrize("key", ["other", "jdb"])
+def test_locks_of_other_catalogs_are_left_out(run: Run, warehouse: Path, locked: list[Any], key: str) -> None:
     with lock_of(warehouse, "orders", HOUR).held():
-        (item,) = run("locks", "ls", *locked, "--option", "catalog-key=other", "-o", "json").json["items"]
+        (item,) = run("locks", "ls", *locked, "--option", f"catalog-key={key}", "-o", "json").json["items"]
     assert item["is_held"] is False
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paimon_cli.datatypes.arrow_types import values_from_arrow, values_to_arrow
 from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
-from paimon_cli.datatypes.column_cast import cast_column, cast_of, may_cast
-from paimon_cli.datatypes.data_type import DataType, StringType, TimestampType
+from paimon_cli.datatypes.column_cast import cast_column, cast_of, keeps_values, may_cast
+from paimon_cli.datatypes.data_type import DataType, DecimalType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.datatypes.internal_values import decimal_of
 from paimon_cli.errors import NotSupported, UsageError
 from tests.vectors import load
 
@@ -102,3 +104,29 @@ def test_values(name: str, unlike: int) -> None:
 )
 def test_whole_numbers_as_text(text: str, target: str, expected: Any) -> None:
     assert _cast(text, parse_type("STRING"), parse_type(target)) == expected
+
+
+@pytest.mark.parametrize(("target", "bits"), [("INT", 32), ("BIGINT", 64)])
+@pytest.mark.parametrize("source", ["FLOAT", "DOUBLE"])
+def test_fractions_around_the_bounds_of_whole_numbers_stay_within_them(source: str, target: str, bits: int) -> None:
+    """2^63 is a DOUBLE, and one more than the greatest BIGINT."""
+    kind = np.float32 if source == "FLOAT" else np.float64
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    bounds, ends = [kind(bound) for bound in (low, high)], (kind(-np.inf), kind(np.inf))
+    values = [float(one) for bound in bounds for one in (bound, *(np.nextafter(bound, end) for end in ends))]
+    found = [_cast(value, parse_type(source), parse_type(target)) for value in values]
+    assert found == [max(low, min(high, int(value))) for value in values]
+
+
+DECIMALS = [f"DECIMAL({precision}, {scale})" for precision in range(1, 5) for scale in range(precision + 1)]
+
+
+@pytest.mark.parametrize("source", DECIMALS)
+def test_casts_of_decimals_keep_values_if_that_with_all_digits_stays(source: str) -> None:
+    wide = parse_type(source)
+    assert isinstance(wide, DecimalType)
+    greatest = decimal_of(10**wide.precision - 1, wide.scale)
+    for text in DECIMALS:
+        target = parse_type(text)
+        found = cast_column(values_to_arrow([greatest], wide), wide, target)
+        assert keeps_values(wide, target) == (values_from_arrow(found, target) == [greatest]), text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,16 @@ def column(name: str) -> pa.Array:
     values = [None if v is None else Decimal(v) for v in VALUES[name]] if name == "n" else VALUES[name]
     stored = pa.array(values, TYPES[name][1])
     return {"dt": lambda: stored.view(pa.date32()), "ts": lambda: stored.view(pa.timestamp("us"))}.get(name, lambda: stored)()
+
+
+@pytest.mark.parametrize("curve", [z_order, hilbert])
+def test_times_of_each_precision_have_the_keys_of_their_milliseconds(curve: Callable[..., pa.Array]) -> None:
+    millis = [0, 1, -1, 1_700_000_000_123, -1_700_000_000_123]
+    keys = []
+    for digits, unit in ((3, "ms"), (6, "us"), (9, "ns")):
+        times = pa.array([one * 10 ** (digits - 3) for one in millis], pa.timestamp(unit))
+        keys.append(curve([times], [parse_sql_type(f"TIMESTAMP({digits})")]))
+    assert keys[0].equals(keys[1]) and keys[0].equals(keys[2])
 
 
 @pytest.mark.parametrize("names", SETS)

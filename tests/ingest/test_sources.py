@@ -21,6 +21,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import plan_sources
 from paimon_cli.ingest.text_blocks import line_bounds
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import LocalStorage
@@ -43,6 +44,20 @@ def test_files_keep_their_order_and_globs_are_sorted(tmp_path: Path) -> None:
     assert _names(tmp_path, "z.csv", "b*.csv") == ["z.csv", "b1.csv", "b10.csv", "b2.csv"]
     assert _names(tmp_path, "*/x.csv") == ["a/x.csv"]
     assert _names(tmp_path, "**/x.csv") == ["a/x.csv", "a/y/x.csv"]
+
+
+@pytest.mark.parametrize("odd", range(6))
+def test_rows_of_json_keep_their_order_whichever_block_is_read_line_by_line(
+    tmp_path: Path, odd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By these numbers the last row of a key wins."""
+    monkeypatch.setattr(PIECES, "json_block_bytes", 30)
+    lines = [f'{{"k": 1, "v": "{number}"}}\n' for number in range(6)]
+    lines[odd] = f" {lines[odd]}"
+    (tmp_path / "r.json").write_text("".join(lines))
+    found = read_all(IncomingRows(one_column("STRING")), tmp_path / "r.json")
+    assert found["v"].to_pylist() == [*"012345"]
+    assert (np.diff(found[SEQUENCE_NUMBER].to_numpy()) > 0).all()
 
 
 def test_a_directory_stands_for_its_data_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,22 @@ def test_vectors_are_counted_with_their_rows(tmp_path: Path) -> None:
     Table.open(context.url).compact(strategy="minor")
     (row,) = indexed_bucket_rows(context, bucket_files(context, context.snapshots.latest()).values())
     assert (row.vectors, row.vector_rows, row.hash_count) == (1, 7, None)
+
+
+def test_vectors_of_files_that_are_gone_take_no_rows_away(tmp_path: Path) -> None:
+    """Other writers leave them behind."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={"deletion-vectors.enabled": "true"})
+    write(context, [{"k": k} for k in range(10)])
+    Table.open(context.url).compact(strategy="full")
+    write(context, [{"k": k} for k in range(3)])
+    Table.open(context.url).compact(strategy="minor")
+    (state,) = bucket_files(context, context.snapshots.latest()).values()
+    (index,) = state.index_files
+    (own,) = index.deletion_vector_ranges or ()
+    for ranges in ((own,), (replace(own, data_file_name="data-gone-0.parquet"), own)):
+        left = replace(state, index_files=(replace(index, deletion_vector_ranges=ranges),))
+        (row,) = bucket_rows(context, [left])
+        assert row.visible_rows == 10
 
 
 def test_null_and_odd_texts_are_partitions_of_their_own(tmp_path: Path) -> None:

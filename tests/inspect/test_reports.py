@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,13 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import bucket_rows
+from paimon_cli.inspect.compaction_history import RewrittenFiles
+from paimon_cli.inspect.daily_growth import GrowthRow, growth_by_day
 from paimon_cli.inspect.file_report import file_details, file_rows
 from paimon_cli.inspect.lsm_report import lsm_rows
+from paimon_cli.inspect.stored_bytes import SEVERAL, bytes_by_kind
 from paimon_cli.inspect.version_report import read_tag, snapshot_rows, tag_rows
+from paimon_cli.maintain.owners import LIVE, TAG, Group, OwnedFiles, Owner
 from paimon_cli.metadata.data_file import FileFilter
 from tests.goldens import golden_table
 from tests.tables import compact, make_table, write
@@ -98,6 +103,9 @@ def test_last_full_compaction_of_each_bucket(tmp_path: Path) -> None:
     assert [row.last_full_snapshot for row in lsm_rows(context, context.snapshots.get(2))] == [2, None]
     compact(context, strategy="full", bucket=(0,))
     assert last_full() == [(0, 5), (1, 3)]
+    for number in (3, 4):
+        then = [row.last_full_snapshot for row in lsm_rows(context, context.snapshots.get(number))]
+        assert then == [2, 3], "an older snapshot knows nothing of later compactions"
     times = {snapshot.id: snapshot.time_millis for snapshot in context.snapshots.newest_first()}
     assert [row.last_full for row in lsm_rows(context, context.snapshots.latest())] == [times[5], times[3]]
 
@@ -150,3 +158,29 @@ def test_secrets_in_properties_of_a_snapshot_are_not_shown(tmp_path: Path) -> No
     path.write_text(json.dumps(content))
     shown = Table.open(context.url).snapshot(1).properties
     assert shown is not None and shown["plain"] == "shown" and "HUNTER2" not in str(shown)
+
+
+def test_bytes_by_kind_are_those_of_all_owners_of_a_kind() -> None:
+    groups = [
+        ([Owner(LIVE)], 1),
+        ([Owner(TAG, "a")], 20),
+        ([Owner(TAG, "b")], 300),
+        ([Owner(LIVE), Owner(TAG, "a")], 4_000),
+        ([Owner(TAG, "a"), Owner(TAG, "b")], 50_000),
+    ]
+    owned = OwnedFiles(tuple(Group(frozenset(owners), 1, size) for owners, size in groups), 1, {})
+    assert bytes_by_kind(owned) == {LIVE: 1, TAG: 320, SEVERAL: 54_000}
+
+
+def test_growth_is_that_of_all_commits_of_a_day(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    write(context, [{"id": 1}])
+    latest = context.snapshots.latest()
+    assert latest is not None
+    changes = RewrittenFiles("", 0, 1, 0, 0, 1, 10, 200)
+    commits = [(0, "APPEND"), (86_399_999, "COMPACT"), (86_400_000, "APPEND"), (0, "APPEND")]
+    retained = [(replace(latest, time_millis=time, commit_kind=kind), changes) for time, kind in commits]
+    assert growth_by_day(retained, "t") == [
+        GrowthRow("t", "1970-01-01", 3, 600, 200, 30),
+        GrowthRow("t", "1970-01-02", 1, 200, 0, 10),
+    ]

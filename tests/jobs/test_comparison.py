@@ -234,6 +234,17 @@ def test_a_branch_shares_the_columns_that_it_began_with(orders: Table, catalog: 
     assert (found.columns_only_here, found.columns_only_there) == (["b"], ["a"])
 
 
+def test_columns_from_before_a_branch_are_shared_whenever_they_were_added(orders: Table, catalog: Catalog) -> None:
+    """Also those of the last schema that both have, which go by their ids and not by their names."""
+    for name in ("w", "x"):
+        orders.alter.add_column(f"{name} INT")
+        orders.write(pa.table({"id": [1], name: pa.array([7], pa.int32())}))
+    orders.branches.create("side", snapshot="latest")
+    Table.open(orders.url, branch="side").alter.rename_column("x", "y")
+    found = catalog.compare(orders.url, orders.url, branch_b="side")
+    assert found.is_equal and found.renamed_columns == {"x": "y"} and found.columns == ["name", "v", "w", "y"]
+
+
 def test_a_version_needs_a_name(orders: Table, catalog: Catalog) -> None:
     with pytest.raises(UsageError, match="names no version: nothing follows the @"):
         catalog.compare(orders.url, f"{orders.url}@")

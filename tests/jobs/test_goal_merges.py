@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -170,6 +171,15 @@ def test_what_is_kept_for_long_is_dearer_to_replace(tmp_path: Path) -> None:
     waited = decide(lagging, Goal("eager", 1e12, storage_hours=0.001), hours=100.0).score
     assert prompt is not None and waited is not None
     assert waited < prompt * 3, "the snapshot that it still needs is 100 hours old"
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("c", "b", "a"), ("b", "c", "a")])
+def test_the_tag_that_was_written_last_tells_for_how_long_they_are_kept(tmp_path: Path, names: tuple[str, ...]) -> None:
+    context = table(tmp_path / "t", 1)
+    for number, name in enumerate(names, 1):
+        Table.open(context.url).tags.create(name, time_retained=f"{number} d")
+        os.utime(context.layout.tag(name), (10**9 + number, 10**9 + number))
+    assert _Charge.of(later(context), Goal("any", 1.0, storage_hours=1.0)).tag_hours == 24 * len(names)
 
 
 def test_what_is_newer_than_a_tag_is_not_kept_by_it(tmp_path: Path) -> None:

@@ -292,6 +292,21 @@ def test_several_writers_overwrite_together(tmp_path: Path) -> None:
     assert sorted((row["p"], row["id"]) for row in rows(context)) == [("a", 2), ("b", 2), ("c", 1)]
 
 
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_several_overwrites_are_checked_from_the_oldest_read(tmp_path: Path, late: str) -> None:
+    """Else rows that came between the reads would be replaced by a writer that has not seen them."""
+    columns, checked = {"p": "STRING NOT NULL", **COLUMNS}, {"commit.data-conflict-check": "partition"}
+    context = make_table(tmp_path / "t", columns, ["p", "id"], ["p"], options=checked)
+    write(context, [{"p": p, "id": 1, "v": "old"} for p in "ab"])
+    files = {late: stage(context, late, [{"p": late, "id": 2, "v": "new"}], overwrite=True)}
+    write(context, [{"p": late, "id": 3, "v": "between"}])
+    other = "b" if late == "a" else "a"
+    files[other] = stage(context, other, [{"p": other, "id": 2, "v": "new"}], overwrite=True)
+    with pytest.raises(Conflict):
+        commit_stage(context, files["a"], files["b"])
+    assert (late, 3) in {(row["p"], row["id"]) for row in rows(context)}
+
+
 def test_buckets_that_were_counted_differently(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=1)
     one = stage(context, "a", [{"id": 1, "v": "a"}])

@@ -18,6 +18,7 @@ from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.inspect.staged_report import staged_details
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.staging import stage_job
@@ -26,6 +27,7 @@ from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_writ
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.metadata.data_file import HASH, FileChanges, IndexFileMeta
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from paimon_cli.options.choices import CompactionMode, WriterOrder
 from tests.rivals import beside, files_of
@@ -351,6 +353,23 @@ def test_an_extra_file_that_is_missing_is_damage(table: TableContext) -> None:
     )
     file.write(replace(staged, messages=(first, *others)))
     with pytest.raises(DamagedFile, match=r"gone.index of .* is missing"):
+        commit(table, file)
+
+
+@pytest.mark.parametrize("half", ["append", "compact"])
+def test_both_halves_of_a_staged_commit_are_looked_at(table: TableContext, half: str) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    (message,) = staged.messages
+
+    def holding(content: FileChanges) -> StagedCommit:
+        append, compact = (content, FileChanges()) if half == "append" else (FileChanges(), content)
+        return replace(staged, messages=(replace(message, append=append, compact=compact),))
+
+    figures = staged_details(table, "f", staged)
+    assert staged_details(table, "f", holding(message.append)) == figures and (figures.rows, figures.files) == (1, 1)
+    file.write(holding(replace(message.append, added_indexes=(IndexFileMeta(HASH, "index-gone", 4, 1),))))
+    with pytest.raises(DamagedFile, match=r"index-gone of .* is missing"):
         commit(table, file)
 
 

@@ -153,10 +153,12 @@ def test_commits_of_other_rows_are_no_conflict(tmp_path: Path) -> None:
     assert [row["points"] for row in stored(table)] == [100, 2, 102, 4]
 
 
-def test_rows_that_a_merge_inserted_must_still_be_new(tmp_path: Path) -> None:
+@pytest.mark.parametrize("merges_again", [False, True])
+def test_rows_that_a_merge_inserted_must_still_be_new(tmp_path: Path, merges_again: bool) -> None:
     table = create(tmp_path, KINDS["append"])
     with pytest.raises(DataConflict), table.transaction() as t:
-        t.merge(table_of([a_row(1)]), on="id").when_not_matched_insert_all().execute()
+        for _ in range(1 + merges_again):  # the second one inserts nothing
+            t.merge(table_of([a_row(1)]), on="id").when_not_matched_insert_all().execute()
         Table.open(table.url).write(table_of([a_row(1)]))
     assert len(stored(table)) == 1
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import BadInput, DataConflict, NotSupported, StorageUnavailable, UsageError
@@ -18,9 +19,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.bucket_change import plan_update
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.row_change import RowEdit
+from paimon_cli.jobs.row_change import MetRows, RowEdit
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.lsm.sorted_runs import count_runs
+from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
 from paimon_cli.sql.predicate import parse_predicate
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import beside, files_of
@@ -309,3 +311,16 @@ def test_a_change_that_readers_would_not_see_names_values_as_they_are(tmp_path: 
     ):
         with pytest.raises(BadInput, match=told):
             run(context, "id = 1", assignment)
+
+
+@pytest.mark.parametrize("moved", ["p", "q"])
+def test_rows_whose_partition_changes_in_any_column_do_not_stay(tmp_path: Path, moved: str) -> None:
+    columns = {"p": "INT NOT NULL", "q": "INT NOT NULL", "k": "INT NOT NULL"}
+    schema = make_table(tmp_path / "t", columns, ["p", "q", "k"], ["p", "q"]).schema
+    cells = {name: pa.array([1, 2, 3], pa.int32()) for name in columns}
+    new = {**cells, moved: pa.array([1, 7, 3], pa.int32())}
+    before, after = (merge_rows(schema, each, RowKind.UPDATE_AFTER, 0) for each in (cells, new))
+    met = MetRows()
+    stays = met.staying(schema, before, after)
+    assert [batch.column("k").to_pylist() for batch in stays] == [[1, 3], [1, 3]]
+    assert [batch.column(moved).to_pylist() for batch in met.moved] == [[7]]

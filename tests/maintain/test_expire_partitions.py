@@ -111,6 +111,16 @@ def test_by_the_last_change(tmp_path: Path) -> None:
     assert days(context) == ["2024-01-01", "2024-01-01"]
 
 
+@pytest.mark.parametrize("newest", [0, 1, 2])
+def test_the_newest_file_tells_the_last_change_wherever_it_is_listed(tmp_path: Path, newest: int) -> None:
+    """Clocks of writers differ, and a compaction lists files that it only moves behind newer ones."""
+    context = daily(tmp_path, expiration_time="1 d", expiration_strategy="update-time")
+    later = replace(context, clock=SteppingClock(NOW + 90_000_000))
+    for number in range(3):
+        write(later if number == newest else context, [{"dt": "2024-01-01", "k": number}])
+    assert plan_partitions(later).expired == ()
+
+
 def test_files_written_since_the_plan_stay(tmp_path: Path) -> None:
     context = daily(tmp_path, expiration_time="1 d")
     write(context, [{"dt": "2024-01-01", "k": 1}])

@@ -19,7 +19,7 @@ from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.named_files import measured
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
+from paimon_cli.maintain.rollback import _put_back, files_removed_by_rollback, plan_rollback
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
@@ -322,3 +322,14 @@ def test_a_table_that_java_rolled_back_and_tagged_is_read_and_continued(tmp_path
         expire_snapshots(context, KEEP_ONE)
         check_versions(context)
         assert sorted(map(str, rows(context))) == sorted(map(str, expected_rows(table)))
+
+
+def test_of_removed_snapshots_all_come_back_that_have_not_expired_meanwhile(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    paths = {number: Path(context.layout.snapshot(number)) for number in (3, 4, 5)}
+    removed = [(number, paths[number].read_bytes()) for number in (5, 4, 3)]
+    for path in paths.values():
+        path.unlink()
+    Path(context.layout.earliest_hint).write_text("4")
+    _put_back(context, removed)
+    assert {number for number, path in paths.items() if path.exists()} == {4, 5}

@@ -122,3 +122,12 @@ def test_options_that_the_rows_depend_on_hold_a_column() -> None:
 def test_sequence_fields_that_no_row_has_are_left_out(unknown: tuple[str, ...], left: dict[str, str]) -> None:
     assert without_sequence_fields({"sequence.field": "a,b", "x": "1"}, unknown) == left
     assert without_sequence_fields({"x": "1"}, unknown) == {"x": "1"}
+
+
+def test_of_the_sequence_fields_all_that_older_rows_have_order_them() -> None:
+    options = {"bucket": "1", "sequence.field": "a, b,c"}
+    for unknown, left in (((), "a, b,c"), (("b",), "a,c"), (("a",), "b,c"), (("c", "x"), "a, b")):
+        found = without_sequence_fields(options, set(unknown))
+        assert found["bucket"] == "1"
+        assert [name.strip() for name in found["sequence.field"].split(",")] == [name.strip() for name in left.split(",")]
+    assert without_sequence_fields(options, {"a", "b", "c"}) == {"bucket": "1"}

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from paimon_cli.errors import UsageError
+from paimon_cli.options import option_text as read
 from paimon_cli.options import table_options
 from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS
 from paimon_cli.options.option_text import TypedOption, parse_duration, parse_size
@@ -161,6 +162,29 @@ def test_sizes_and_durations_of_the_catalog_are_readable() -> None:
         if option.type == "MemorySize" and option.default is not None:
             assert parse_size(option.default) >= 0
     assert parse_duration("1 d") == 86_400_000
+
+
+@pytest.mark.parametrize("text", ["0", "x:orc", "0:avro,x:orc", "-1:orc", "1.5:orc,0:avro", ":orc", "0:avro,orc"])
+def test_a_level_that_is_no_number_is_not_passed_over(text: str) -> None:
+    with pytest.raises(UsageError, match="pairs of level and value"):
+        _ = TableOptions({"file.format.per.level": text}).file_format_per_level
+
+
+def test_changelog_files_have_no_indexes_of_data_files() -> None:
+    given = {"file-index.bloom-filter.columns": "k", "file-index.bloom-filter.k.fpp": "0.1", "target-file-row-num": "9"}
+    options = TableOptions({**given, "zorder.var-length-contribution": "4"}).of_changelog_files
+    assert not options.raw.keys() & given.keys() and options.zorder_text_bytes == 4
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_values_that_cannot_be_read_are_left_out_under_whatever_key(older: bool) -> None:
+    several = [option for option in TYPED_OPTIONS.values() if option.older_keys and option.read is read.boolean]
+    assert len(several) > 1
+    for option in several:
+        key = option.older_keys[-1] if older else option.key
+        left = TableOptions({key: "maybe", "bucket": "3"}).readable
+        left.check()
+        assert left.raw == {"bucket": "3"}
 
 
 def test_files_of_postponed_buckets_keep_the_other_options() -> None:

@@ -13,10 +13,13 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import OK, TOPOLOGY, WARNING, Finding
 from paimon_cli.inspect.findings.runner import findings_of
+from paimon_cli.inspect.findings.topology_rules import Writers
 from paimon_cli.inspect.health_report import health_of
+from paimon_cli.jobs.staging.stage_job import StageFile
 from tests.goldens import GOLDENS, golden_table
+from tests.jobs.test_stage_commit import stage
 from tests.rivals import beside
-from tests.tables import compact, make_table, write
+from tests.tables import commit_stage, compact, make_table, write
 
 COLUMNS = {"id": "INT NOT NULL", "v": "INT"}
 
@@ -41,6 +44,28 @@ def upsert(context: TableContext, *ids: int, user: str, number: int, **more: Any
 def meet(context: TableContext, first: tuple[int, ...], second: tuple[int, ...]) -> None:
     """Two users commit at the same time: the second one's commit comes between plan and commit of the first."""
     upsert(beside(context, lambda: upsert(context, *second, user="b", number=1)), *first, user="a", number=1)
+
+
+def test_a_user_that_wrote_long_is_met_by_all_that_began_meanwhile() -> None:
+    spans = {"long": (1, 9), "short": (2, 3), "late": (5, 6), "alone": (10, 11)}
+    assert Writers(spans=spans).concurrent == {"long", "short", "late"}
+
+
+def test_a_late_commit_with_low_numbers_hides_none_with_higher_ones(tmp_path: Path) -> None:
+    """The rows of a staged write have the numbers of when it was staged."""
+    context = keyed(tmp_path, 1)
+
+    def staged(user: str) -> StageFile:
+        return stage(context, f"staged-{user}", [row(1)], commit_user=user, commit_id=9)
+
+    early = staged("a")
+    upsert(context, *range(9), user="d", number=1)
+    unseeing = staged("b")
+    upsert(context, 1, user="a", number=2)
+    for file in (early, unseeing):
+        commit_stage(context, file)
+    found = Writers.of(ExaminedTable(TableContext.open(context.url), "T"))
+    assert {(snapshot.commit_user, other) for snapshot, other in found.unseen} == {("a", "d"), ("b", "a")}
 
 
 def test_one_job_alone(tmp_path: Path) -> None:
