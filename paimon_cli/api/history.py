@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
 from paimon_cli.requests.fields import Point, check_limit, point_text
+from paimon_cli.requests.selections import text_of
 from paimon_cli.requests.versions import BisectOptions
 
 if TYPE_CHECKING:
@@ -157,8 +158,8 @@ class History(OpenedTable):
         """
         from paimon_cli.read.key_history import key_history, key_predicate
 
-        texts = {name: None if value is None else str(value) for name, value in key.items()}
         table = self.context
+        texts = {name: text_of(value) for name, value in key.items()}
         predicate = key_predicate(table, texts)
         if html is None:
             return key_history(table, predicate).versions

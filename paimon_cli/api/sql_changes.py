@@ -14,11 +14,11 @@ from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_query import TableDataset
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned, rows_of, values_text
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS
 from paimon_cli.options.choices import ConflictCheck
 from paimon_cli.options.option_text import counted, did_you_mean
-from paimon_cli.sql.changes import Insert, UpdateOrDelete
+from paimon_cli.sql.changes import Insert, UpdateOrDelete, partition_value
 from paimon_cli.sql.statement_text import JoinedSide, resolved
 from paimon_cli.sql.statements import Words, quoted
 
@@ -52,7 +52,7 @@ def insert(context: SqlContext, asked: Insert) -> SqlResult:
     result = context.query(text, params, wraps=(wrap,))
     how: dict[str, Any] = {"overwrite": True, "allow_empty": True} if asked.overwrite else {}
     if fixed and asked.overwrite:
-        how["partition"] = {name: _literal(words, name) for name, words in fixed.items()}
+        how["partition"] = {name: partition_value(words, name) for name, words in fixed.items()}
     with rows_of(result, names) as rows:
         summary = table.write(rows, **how, read_snapshot=_read_snapshot(result, table))
     return changed("overwritten" if asked.overwrite else "inserted", table.name, summary)
@@ -101,12 +101,6 @@ def column_of(schema: TableSchema, name: str) -> str:
         hint = f"{did_you_mean(name, schema.field_names)}columns: {', '.join(schema.field_names)}"
         raise UsageError(f"no column '{name}'", "the table does not have it", hint, column=name)
     return alike[0]
-
-
-def _literal(words: Words, name: str) -> str:
-    if len(words.tokens) != 1:
-        raise NotSupported(f"PARTITION ({name} = {words.text})", "the value of a partition is a text or a number", "write it out")
-    return str(words.tokens[0].text)
 
 
 def _read_snapshot(result: SqlResult, table: Table) -> int | None:

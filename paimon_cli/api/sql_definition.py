@@ -13,6 +13,7 @@ from paimon_cli.api.sql_result import SqlResult, answer, changed
 from paimon_cli.api.sql_rows import rows_of
 from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.options.option_text import counted
+from paimon_cli.sql.changes import partition_value
 from paimon_cli.sql.statements import Words
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def _drop_partition(context: SqlContext, table: Any, words: Words) -> SqlResult:
     for part in words.in_brackets().parts():
         key = part.name("a partition column")
         part.expect("=")
-        values[key] = str(part.tokens[-1].text)
+        values[key] = partition_value(part, key)
     words.expect_end(_END)
     planned = table.plan_truncate(partition=[values])
     if planned.plan.files and context.confirm is not None:

@@ -76,6 +76,7 @@ class Stage:
             bad_cells=found.bad_cells,
             missing_columns=tuple(sorted(found.missing_columns)),
             other_bucket_rows=found.other_bucket_rows,
+            unordered_deletes=found.unordered_deletes,
             **origin_of(request.source),
         )
 

@@ -64,7 +64,7 @@ NAMES_OF_KIND = {
     "delete_files deleted_rows files_to_read requests row_groups row_groups_skipped rows_returned splits_raw splits_with_vectors "
     "changelogs different expired expiring files_searched keys unfinished unnamed only_here only_there rows_here rows_there "
     "biggest_bucket_rows earlier_tables regrouped stale_files target_rows unseen_records vectors visible_rows waiting_records "
-    "fitting_buckets rescaled_to writers",
+    "fitting_buckets rescaled_to unordered_deletes writers",
     ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
     "max_level min_bucket min_level next_row_id next_snapshot offset output_level read read_amplification read_snapshot_id "
     "rewrite run skew schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until "
@@ -368,8 +368,8 @@ SHOWN_FIELDS = {
     "Violation": "code severity check path message",
     "WriteSummary": "source_table source_snapshot source_waiting_records rows_read rows delete_rows files size buckets snapshots "
     "attempts rewrites already_committed compacted compaction_lost compaction_repeated waiting_records stalls stall_seconds "
-    "skipped_rows bad_cells missing_columns other_bucket_rows compaction_wait_seconds buffer_size buffer_peak flushes "
-    "spills spilled_size preemptions engine engine_reason seconds",
+    "skipped_rows bad_cells missing_columns other_bucket_rows unordered_deletes compaction_wait_seconds buffer_size buffer_peak "
+    "flushes spills spilled_size preemptions engine engine_reason seconds",
 }
 """Columns of dataclasses whose columns are not simply their fields in order."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +57,8 @@ def drop_partition(
     partitions: Annotated[
         list[str],
         typer.Argument(
-            metavar="KEY=VALUE[,...]...", help="Partitions to delete; with only some of the keys, all partitions that match."
+            metavar="KEY=VALUE[,...]...",
+            help="Partitions to delete; with only some of the keys, all that match. __DEFAULT_PARTITION__ is null.",
         ),
     ],
     dry_run: DryRun = False,
@@ -78,7 +80,7 @@ def drop_partition(
 def _drop(
     call: Call,
     table: str,
-    partitions: list[dict[str, str]] | None,
+    partitions: Sequence[Mapping[str, str]] | None,
     dry_run: bool,
     yes: bool,
     identity: Given,

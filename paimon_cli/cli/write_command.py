@@ -11,7 +11,7 @@ import typer
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.output import Item
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Given, TableName, version_option
-from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran
+from paimon_cli.cli.results import already_done, counted, human_size, note, note_waiting, ran, warn
 from paimon_cli.errors import UsageError
 from paimon_cli.options.choices import OnError
 from paimon_cli.requests.fields import SourceFormat
@@ -90,6 +90,10 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
         note(f"note: {counted(summary.skipped_rows, 'row')} skipped with {counted(summary.bad_cells, 'bad cell')}{where}")
     if summary.other_bucket_rows:
         note(f"note: {counted(summary.other_bucket_rows, 'row')} of other buckets left out")
+    if summary.unordered_deletes:
+        fields = ", ".join(f"'{name}'" for name in opened.context.options.sequence_fields)
+        what = f"{counted(summary.unordered_deletes, 'delete')} without a value of {fields} (sequence.field)"
+        warn(f"{what} cannot remove rows that have one; give it, or remove them by `paimon-cli delete`")
     if stage is not None:
         from paimon_cli.cli.stage_commands import show_staged, staged_text
 

@@ -12,9 +12,10 @@ from paimon_cli.datatypes.data_type import INTEGER_BITS, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.requests.selections import WrittenText
 
 PartitionValues = Mapping[str, str | None]
-"""Partition key -> value as a string, for some or all keys. Null is None, or the table's default partition name."""
+"""Partition key -> value as a string, for some or all keys. Null is None, or the default partition name as a `WrittenText`."""
 BOOLEAN_WORDS = {"true": True, "false": False}
 _WHOLE = re.compile("[+-]?[0-9]{1,40}", re.ASCII)
 
@@ -77,12 +78,17 @@ def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:
 
 def partition_value(context: TableContext, name: str, text: str | None) -> Any:
     """The internal value of a partition column from its text; None for null. Raises `UsageError` for an invalid one."""
-    return value_of_text(context.schema.field(name), text, context.options.partition_default_name)
+    return value_of_text(context.schema.field(name), None if is_null(context, text) else text)
 
 
-def value_of_text(column: DataField, text: str | None, null: str) -> Any:
-    """The internal value of a column from its text; None for the text `null`. Raises `UsageError` for an invalid one."""
-    if text is None or text == null:
+def is_null(context: TableContext, text: str | None) -> bool:
+    """Whether the value of a partition column is null. A row may hold the text that stands for null on the command line."""
+    return text is None or (isinstance(text, WrittenText) and text == context.options.partition_default_name)
+
+
+def value_of_text(column: DataField, text: str | None) -> Any:
+    """The internal value of a column from its text. Raises `UsageError` for an invalid one."""
+    if text is None:
         return None
     t = column.type
     try:

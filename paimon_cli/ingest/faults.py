@@ -192,7 +192,8 @@ class Tally:
     """Counts of rows and faults in one split or, merged in the order of the splits, in the whole input; and the first faults.
 
     `rows`: valid rows. `missing_columns`: columns that some rows lack, where they become null. `other_bucket_rows`: valid rows
-    that were left out, because another writer owns their buckets.
+    that were left out, because another writer owns their buckets. `unordered_deletes`: deletions without a value of a sequence
+    field, which remove no row that has one.
     """
 
     rows: int = 0
@@ -201,6 +202,7 @@ class Tally:
     first: list[Fault] = field(default_factory=list)
     missing_columns: set[str] = field(default_factory=set)
     other_bucket_rows: int = 0
+    unordered_deletes: int = 0
 
     def note(self, faults: Sequence[Fault]) -> None:
         """Record the faults of some rows, in ascending order of rows."""
@@ -218,6 +220,7 @@ class Tally:
             total.first += part.first[: MAX_SHOWN_FAULTS - len(total.first)]
             total.missing_columns |= part.missing_columns
             total.other_bucket_rows += part.other_bucket_rows
+            total.unordered_deletes += part.unordered_deletes
         return total
 
     def error(self) -> BadInput:

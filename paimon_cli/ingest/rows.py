@@ -166,13 +166,17 @@ class IncomingRows:
             tally.missing_columns |= self._optional - names
         bad: list[tuple[BadCell, str]] = []
         columns: list[pa.Array] = []
+        without_sequence = np.zeros(batch.num_rows, bool)
         for column in self.schema.fields:
             if column.name in names or column.default_value is None:
                 cells = batch.column(column.name) if column.name in names else pa.nulls(batch.num_rows)
                 cells = self._column(cells, column, split, bad)
             else:
                 cells = pa.nulls(batch.num_rows, arrow_type(column.type))
-            columns.append(cells if column.default_value is None else with_default(cells, column))
+            cells = cells if column.default_value is None else with_default(cells, column)
+            if column.name in self._ordered_by and cells.null_count:
+                without_sequence |= cells.is_null().to_numpy(zero_copy_only=False)
+            columns.append(self._filled(cells, column))
         kinds = self._kinds(batch, columns, bad)
         arrival = pa.array(rows + split.order_base)
         result = pa.RecordBatch.from_arrays([arrival, kinds, *columns], schema=self._merge_schema)
@@ -182,7 +186,24 @@ class IncomingRows:
         if faults:
             result = self._without_faulty(result, rows + split.first_row + 1, faults, tally)
         tally.rows += result.num_rows
+        if without_sequence.any():
+            deleted = result.filter(pa.array(result.column(VALUE_KIND).to_numpy() == RowKind.DELETE))
+            tally.unordered_deletes += int(np.isin(arrival.filter(pa.array(without_sequence)), deleted.column(0)).sum())
         return result
+
+    @cached_property
+    def _ordered_by(self) -> tuple[str, ...]:
+        """The sequence fields, if they decide whether a deletion removes the row of its key."""
+        options = self.schema.typed_options
+        removes = options.partial_update_remove_record_on_delete or options.aggregation_remove_record_on_delete
+        if not self.schema.primary_keys or RowKind.DELETE in self.kind_filter.dropped:
+            return ()
+        return options.sequence_fields if options.merge_engine.newest_wins or removes else ()
+
+    def _filled(self, cells: pa.Array, column: DataField) -> pa.Array:
+        """The cells of a deletion with the key alone: a NOT NULL column of the file must hold some value."""
+        of_key = self.kind == RowKind.DELETE and self.kind_column is None and not self._is_key(column.name)
+        return _nulls_as_zeros(cells, column.type) if of_key and not column.type.nullable else cells
 
     def _without_faulty(self, batch: pa.RecordBatch, numbers: np.ndarray, faults: list[Fault], tally: Tally) -> pa.RecordBatch:
         """The batch without the rows that have faults. `numbers`: the row numbers of the batch, as faults count them."""
@@ -274,8 +295,7 @@ class IncomingRows:
         if column.type.nullable and (column.name not in self.schema.primary_keys or self._keys_may_be_null):
             return result
         if self.kind == RowKind.DELETE and self.kind_column is None and not self._is_key(column.name):
-            # The values of a retraction are never read, but a NOT NULL column of the file must hold some.
-            return _nulls_as_zeros(result, column.type)
+            return result  # see `_filled`
         if result.null_count:
             nulls = np.setdiff1d(np.flatnonzero(result.is_null().to_numpy(zero_copy_only=False)), [cell.row for cell in cells])
             bad += ((BadCell(int(row), None, "the column is NOT NULL"), column.name) for row in nulls)

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.key_locations import repeated_keys
-from paimon_cli.bucket.merged_rows import merge_columns, merge_section, unmarked_rows, without_retractions
+from paimon_cli.bucket.merged_rows import unmarked_rows, without_retractions
 from paimon_cli.bucket.recorded_ranges import stored_key
 from paimon_cli.bucket.schema_evolution import ReadColumns
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_functions import bucket_key_limit, row_buckets
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.key_order import comparable, group_starts, key_at, null_first_words, order_words, stable_order
+from paimon_cli.datatypes.key_order import comparable, group_starts, key_at, order_words, stable_order
 from paimon_cli.datatypes.variant_columns import holds_variants, variants_in
 from paimon_cli.datatypes.variant_text import check_variants
 from paimon_cli.errors import DamagedFile, NotFound
@@ -29,9 +29,6 @@ from paimon_cli.invariants.pruning_checks import SkippedRows
 from paimon_cli.invariants.scopes import OF_BUCKET
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import FULL, WARNING, CheckGroup, Invariant, Violation, declare
-from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_rows import LEVEL_COLUMN, EngineAround, SortedRows
-from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.options.option_text import shortened
@@ -277,48 +274,6 @@ def keys_live_in_one_bucket(version: Version) -> Iterator[Violation]:
         paths = " and ".join(context.bucket_path(*bucket_id) for bucket_id in found.bucket_ids)
         what = f"{found.count} keys are in several buckets, such as {found.key} in {paths}"
         yield Violation("PV060", version.path, what)
-
-
-@OF_BUCKET.check(
-    Invariant(
-        "PV059",
-        CheckGroup.RUNS,
-        FULL,
-        "where compactions look up older rows, the row of a lower level is not older than those above it",
-        of_key_order=True,
-    )
-)
-def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV059. Compactions look up the previous row of a key from level 1 on, and use the first one that they find."""
-    context = version.context
-    if not context.mode.bounds_are_keys:
-        return
-    if not context.mode.looks_up_old_rows or context.options.deletion_vectors_enabled or context.mode.merge_engine.oldest_wins:
-        return
-    files = tuple(entry.file for entry in version.at(bucket_id) if entry.file.level > 0)
-    bucket, found = BucketFiles(*bucket_id, 0, files), 0
-    engine = OlderBelow(merge_engine(context.schema, context.options))
-    columns = merge_columns(context, [SEQUENCE_NUMBER, VALUE_KIND])
-    for section in key_sections(files, context.key_of):
-        if len({file.level for run in section for file in run.files}) > 1:
-            found += sum(batch.num_rows for batch in merge_section(context, bucket, section, columns, level_engine=engine))
-    if found:
-        why = f"{found} keys have an older row at a lower level than their newest one, so compactions do not find the newest one"
-        yield Violation("PV059", version.bucket_directory(bucket_id), why)
-
-
-class OlderBelow(EngineAround):
-    """Returns one row of each key that has an older row at a lower level than a newer row. Rows need a column LEVEL."""
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        levels = rows.rows.column(LEVEL_COLUMN).to_numpy()[rows.order]
-        ordered = rows.taken(rows.order)
-        fields = [ordered.column(name) for name in (*self.sequence_fields, SEQUENCE_NUMBER)]
-        ties = np.union1d(rows.starts, group_starts([word for field in fields for word in null_first_words(field, False)]))
-        lowest, highest = np.minimum.reduceat(levels, ties), np.maximum.reduceat(levels, ties)
-        rises = np.append(False, highest[1:] > lowest[:-1]) & ~np.isin(ties, rows.starts)
-        keys = np.unique(np.searchsorted(rows.starts, ties[rises], side="right") - 1)
-        return ordered.take(pa.array(rows.starts[keys]))
 
 
 def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatch]:

@@ -39,7 +39,7 @@ class RowIndex(Protocol):
 
 
 class KeyIndex:
-    """The rows of some columns by their values. Null equals nothing, as in SQL.
+    """The rows of some columns by their values. Null equals nothing, as in SQL, or null, as in keys (`null_is_value`).
 
     Each column is encoded by the position of its value among the distinct values; the codes of several columns are combined into
     one number, and made dense again after each column, so that no number gets large.
@@ -49,11 +49,11 @@ class KeyIndex:
     [1, -1, -1]
     """
 
-    def __init__(self, columns: Sequence[pa.Array]) -> None:
+    def __init__(self, columns: Sequence[pa.Array], null_is_value: bool = False) -> None:
         self._columns: list[_Column] = []
         codes = np.zeros(len(columns[0]), np.int64)
         for values in columns:
-            column = _Column(_distinct(values))
+            column = _Column(_distinct(values), null_is_value)
             codes = _combined(codes, column.codes(values), column.size)
             if self._columns:
                 column.known = _unique(codes[codes >= 0])
@@ -98,18 +98,25 @@ class KeyIndex:
 @dataclass
 class _Column:
     """The `distinct` values of a column, ascending: numpy numbers, or an Arrow array of other types. `known`: the sorted codes of
-    all columns up to it that occur; None for the first one, of which all do.
+    all columns up to it that occur; None for the first one, of which all may.
     """
 
     distinct: pa.Array | np.ndarray
+    null_is_value: bool = False
     known: np.ndarray | None = None
 
     @property
     def size(self) -> int:
-        return len(self.distinct)
+        return len(self.distinct) + self.null_is_value
 
     def codes(self, values: pa.Array) -> np.ndarray:
-        """The positions of the values among the distinct ones; `NO_ROW` for null and others."""
+        """The positions of the values among the distinct ones; `NO_ROW` for others, and for null unless it comes after them."""
+        found = self._positions(values)
+        if not (self.null_is_value and values.null_count):
+            return found
+        return np.where(values.is_null().to_numpy(zero_copy_only=False), len(self.distinct), found)
+
+    def _positions(self, values: pa.Array) -> np.ndarray:
         if isinstance(self.distinct, np.ndarray):
             numbers, is_null = _numbers(values)
             found = _dense(numbers, self.distinct)
@@ -124,7 +131,7 @@ class _Column:
         hashes all of them for each batch.
         """
         if not (pa.types.is_string(values.type) or pa.types.is_decimal(values.type)):
-            return 0, self.size
+            return 0, len(self.distinct)
         ends = pc.min_max(values).as_py()
         if ends["min"] is None:
             return 0, 0

@@ -107,10 +107,13 @@ class NewRows(RowSource):
     def keeps_known_keys(self, keys: Sequence[str]) -> bool:
         """Whether it is known without a look at the keys that each is new, and no two are equal.
 
-        So it is if the columns of the merge are part of the key, different in all rows, and inserted as they are.
+        So it is if the columns of the merge are part of the key, different in all rows, and inserted as they are. Null met no
+        row, but where keys may be null the table may have it.
         """
         on = self.source.on
         if not set(on) <= set(keys) or not self.source.is_indexed or not self.source.index.is_unique:
+            return False
+        if self.schema.typed_options.primary_key_nullable and _has_null(self.source.batch, on):
             return False
         for clause in (clause.new_values for clause in self.inserts if clause.new_values is not None):
             given = {item.column.name: item.expression for item in clause.assignments}
@@ -141,6 +144,10 @@ class NewRows(RowSource):
             values = new_columns(clause.new_values.assignments, batch.take(pa.array(rows)), name_row)
             made = pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
             yield NewPart(made, origins.take(pa.array(rows)), numbers)
+
+
+def _has_null(rows: pa.RecordBatch, names: Sequence[str]) -> bool:
+    return any(rows.column(name).null_count for name in names)
 
 
 def _is_column(expression: Expression, name: str) -> bool:
@@ -181,37 +188,41 @@ def check_new_keys(context: TableContext, snapshot: Snapshot | None, rows: NewRo
 def _check_share(context: TableContext, snapshot: Snapshot | None, new: NewRows, shares: int, share: int) -> None:
     """The check of the keys with one of the hashes.
 
-    The table has no such key if the columns of the merge are part of it, and are inserted as they are: the row would have met the
-    row of the source.
+    The table has no such key if the columns of the merge are part of it, not null, and are inserted as they are: the row would
+    have met the row of the source.
     """
     schema, on = context.schema, new.source.on
+    null_is_value = schema.typed_options.primary_key_nullable  # elsewhere the write path refuses it
     names, keys, keeps = schema.primary_keys, list[pa.RecordBatch](), set(on) <= set(schema.primary_keys)
     for part in (part for portion in new.portions for part in new.parts(portion)):
         if missing := next((name for name in names if name not in part.rows.schema.names), None):
             why = "each row that is inserted needs its key"
             raise UsageError(f"key column '{missing}' is not set", why, "set it in the insert")
         keeps = keeps and all(part.rows.column(name).equals(part.origins.column(name)) for name in on)
+        keeps = keeps and not (null_is_value and _has_null(part.rows, on))
         own = part.rows.select(list(names))
         mine = hash_rows(own.columns, schema.types_of(names)) % shares == share
         keys.append(own.filter(pa.array(mine)))
     if not keys:
         return
     rows = pa.concat_batches(keys)
-    index = KeyIndex(rows.columns)
+    index = KeyIndex(rows.columns, null_is_value)
     hint = "nothing was committed; merge on the key, or leave the row out of the source"
     if not index.is_unique:
         raise BadInput(f"two rows to insert have {_key_text(rows, index.first_repeated())}", "a key has one row", hint)
     if snapshot is None or keeps:
         return
     seen = context.with_level_0()
-    where = MemorySource(rows, schema.fields_of(names), tuple(names)).condition(schema)
+    where = MemorySource(rows, schema.fields_of(names), tuple(names)).condition(schema, null_is_value)
     for split in plan_scan(seen, snapshot, where).splits:
         for batch in read_split(seen, split, list(names), where):
             met = index.rows_of([batch.column(name) for name in names])
             if (met != NO_ROW).any():
                 what = f"a row to insert has the key of a row of the table: {_key_text(rows, int(met.max()))}"
-                raise BadInput(what, f"its row of the source differs in {', '.join(on)}", hint)
+                why = f"its row of the source differs in {', '.join(on)}, or has a null there, which equals nothing in a merge"
+                raise BadInput(what, why, hint)
 
 
 def _key_text(rows: pa.RecordBatch, row: int) -> str:
-    return ", ".join(f"{name} = {rows.column(name)[row]}" for name in rows.schema.names)
+    values = {name: rows.column(name)[row] for name in rows.schema.names}
+    return ", ".join(f"{name} = {value if value.is_valid else 'NULL'}" for name, value in values.items())

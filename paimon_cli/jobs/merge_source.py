@@ -116,18 +116,22 @@ class MergeSource(ABC):
         """The rows of `batch` at these positions, as values of one column; null for `NO_ROW`."""
         return rows_of(self.batch, self.row_type, positions)
 
-    def condition(self, schema: TableSchema) -> Predicate:
-        """A condition that holds for all rows of the table that meet a row of the source, to skip files."""
+    def condition(self, schema: TableSchema, null_is_value: bool = False) -> Predicate:
+        """A condition that holds for all rows of the table that meet a row of the source, to skip files.
+
+        `null_is_value`: null meets null, too.
+        """
         texts, params = list[str](), dict[str, object]()
         for number, (name, known) in enumerate(self.known.items()):
             if not len(known.values):
-                return parse_predicate("FALSE", schema)
-            if known.is_complete:
+                text = "FALSE"
+            elif known.is_complete:
                 params[f"p{number}"] = known.values
-                texts.append(f"{quoted_name(name)} IN :p{number}")
-                continue
-            params |= {f"low{number}": known.values[0], f"high{number}": known.values[1]}
-            texts.append(f"{quoted_name(name)} BETWEEN :low{number} AND :high{number}")
+                text = f"{quoted_name(name)} IN :p{number}"
+            else:
+                params |= {f"low{number}": known.values[0], f"high{number}": known.values[1]}
+                text = f"{quoted_name(name)} BETWEEN :low{number} AND :high{number}"
+            texts.append(f"({text} OR {quoted_name(name)} IS NULL)" if null_is_value else text)
         return parse_predicate(" AND ".join(texts) or "TRUE", schema, params)
 
 

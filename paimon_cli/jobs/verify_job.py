@@ -279,7 +279,7 @@ def _of_the_tags(context: TableContext, request: VerifyRequest) -> Iterator[Viol
 def _tasks(version: Version) -> list[VerifyTask]:
     """Tasks for portions of the new files, and for each changed bucket that must also be checked as a whole.
 
-    These are buckets with index files, and all buckets in tables that choose the bucket of a key by a lookup.
+    These are buckets with index files, and all buckets in tables that choose the bucket of a key by a lookup, or combine rows.
     """
     tasks: list[VerifyTask] = []
     portion: list[ManifestEntry] = []
@@ -292,11 +292,9 @@ def _tasks(version: Version) -> list[VerifyTask]:
         tasks.append(VerifyTask(version.snapshot, tuple(portion)))
     options = version.context.options
     indexed = {entry.bucket_id for entry in version.index_entries}
-    as_a_whole = (
-        version.changed_buckets
-        if version.context.mode.looks_up_old_rows or options.bucket == -1
-        else indexed & set(version.changed_buckets)
-    )
+    mode = version.context.mode
+    is_each = mode.looks_up_old_rows or options.bucket == -1 or (mode.has_keys and mode.merge_engine.combines_versions)
+    as_a_whole = version.changed_buckets if is_each else indexed & set(version.changed_buckets)
     for bucket_id in sorted(as_a_whole):
         indexes = tuple(e for e in version.index_entries if e.bucket_id == bucket_id)
         tasks.append(VerifyTask(version.snapshot, tuple(version.at(bucket_id)), bucket_id, indexes))

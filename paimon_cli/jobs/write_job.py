@@ -86,8 +86,9 @@ class WriteSummary(Summary):
     """The result of a write. `rows`, `size` (bytes): of the new files, after merging equal keys; `rows_read`: of the input.
 
     `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them.
-    `other_bucket_rows`: rows of the input that were left out, because other writers own their buckets. `compacted`: number of
-    buckets that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are committed;
+    `other_bucket_rows`: rows of the input that were left out, because other writers own their buckets. `unordered_deletes`:
+    deletions with a null in a sequence field, which remove no row that has a value there. `compacted`: number of buckets that
+    were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are committed;
     `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
     `waiting_records`: stored records in the written buckets that reads do not show yet, because they wait for a compaction; of
     a repeated write, those of the whole table; None if that cannot be told. `attempts`: to publish the commit; `rewrites`: how
@@ -130,6 +131,7 @@ class WriteSummary(Summary):
     bad_cells: int = 0
     missing_columns: tuple[str, ...] = ()
     other_bucket_rows: int = 0
+    unordered_deletes: int = 0
     source_table: str | None = None
     source_snapshot: int | None = None
     source_waiting_records: int = 0
@@ -158,6 +160,7 @@ class WriteSummary(Summary):
             bad_cells=found.bad_cells,
             missing_columns=tuple(sorted(found.missing_columns)),
             other_bucket_rows=found.other_bucket_rows,
+            unordered_deletes=found.unordered_deletes,
             **origin_of(source),
         )
 

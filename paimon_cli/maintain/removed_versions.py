@@ -68,8 +68,8 @@ def ranked(files: Iterable[FileToDelete]) -> list[list[str]]:
 class DiscardedVersions:
     """Data files added by the versions, and their metadata; other versions may need them, too.
 
-    `commits`: snapshots of which what their commits added goes; `states`: versions of which everything goes. `unfinished`: what
-    earlier commands of the same kind have left.
+    `commits`: snapshots of which what their commits added goes; `states`: versions of which everything goes; `expired`:
+    long-lived changelogs of snapshots that had expired before. `unfinished`: what earlier commands of the same kind have left.
     """
 
     data: tuple[ManifestEntry, ...] = ()
@@ -77,6 +77,7 @@ class DiscardedVersions:
     metadata: tuple[FileToDelete, ...] = ()
     commits: tuple[Snapshot, ...] = ()
     states: tuple[Snapshot, ...] = ()
+    expired: tuple[Snapshot, ...] = ()
     unfinished: tuple[RemovalRecord, ...] = ()
 
     def files_to_delete(self, context: TableContext, needed: NeededFiles) -> list[FileToDelete]:
@@ -112,9 +113,14 @@ class RemovalRecord:
 
 
 def discarded_versions(
-    context: TableContext, kind: str, snapshots: Iterable[Snapshot], whole: Iterable[Snapshot]
+    context: TableContext,
+    kind: str,
+    snapshots: Iterable[Snapshot],
+    whole: Iterable[Snapshot],
+    expired: Sequence[Snapshot] = (),
 ) -> DiscardedVersions:
-    """Read what these snapshots added, and all files of those in `whole`: those without a predecessor, or held by tags.
+    """Read what these snapshots added, and all files of those in `whole`: those without a predecessor, or held by tags; and what
+    is left of the `expired` ones that long-lived changelogs hold.
 
     Unreadable parts of snapshots are left to orphan cleaning. `kind`: of the removal, whose unfinished ones are read, too.
     """
@@ -135,9 +141,20 @@ def discarded_versions(
     for snapshot in states:
         data.update((key_of_file(entry), lean(entry)) for entry in manifests.live(snapshot))
         metadata.update((file.path, file) for file in metadata_files(context, snapshot))
+    of_changelogs = _what_is_left(context, (), (), expired)
+    data.update((key_of_file(entry), entry) for entry in of_changelogs.data)
+    changelogs += of_changelogs.changelogs
+    existing = measured(context, [replace(file, size=None) for file in of_changelogs.metadata])  # much went with the snapshots
+    metadata.update((file.path, file) for file in existing)
     unfinished = unfinished_removals(context, kind)
     return DiscardedVersions(
-        tuple(data.values()), tuple(changelogs), tuple(metadata.values()), commits, states, tuple(unfinished)
+        tuple(data.values()),
+        tuple({key_of_file(entry): entry for entry in changelogs}.values()),
+        tuple(metadata.values()),
+        commits,
+        states,
+        tuple(expired),
+        tuple(unfinished),
     )
 
 
@@ -159,13 +176,14 @@ def record_removal(
     context: TableContext, kind: str, versions: DiscardedVersions, tags: Sequence[str] = ()
 ) -> RemovalRecord | None:
     """Write a record of the versions that are about to be removed; None if that leaves no files to delete."""
-    if not (versions.commits or versions.states):
+    if not (versions.commits or versions.states or versions.expired):
         return None
     content = {
         "kind": kind,
         "tags": list(tags),
         "commits": [json.loads(snapshot.to_json()) for snapshot in versions.commits],
         "states": [json.loads(snapshot.to_json()) for snapshot in versions.states],
+        "expired": [json.loads(snapshot.to_json()) for snapshot in versions.expired],
     }
     record = RemovalRecord(context.layout.removal(context.random.uuid()), versions, tuple(tags))
     context.storage.write_new(record.path, json.dumps(content, ensure_ascii=False).encode())
@@ -203,13 +221,15 @@ def _read(context: TableContext, kind: str, path: str) -> RemovalRecord | None:
         content = json.loads(context.storage.read_bytes(path))
         if content["kind"] != kind:
             return None
-        commits, states = ([Snapshot.from_json(json.dumps(c), path) for c in content[key]] for key in ("commits", "states"))
+        commits, states, expired = (
+            [Snapshot.from_json(json.dumps(c), path) for c in content.get(key, ())] for key in ("commits", "states", "expired")
+        )
         tags = tuple(str(name) for name in content["tags"])
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, RecursionError, DamagedFile, NotFound):
         return RemovalRecord(path)
-    left = _what_is_left(context, commits, states)
+    left = _what_is_left(context, commits, states, expired)
     if kind == CHANGELOGS:
         left = replace(left, data=(*left.data, *_kept_by_changelogs(context, commits)))
     return RemovalRecord(path, left, tags)
@@ -228,23 +248,28 @@ def _kept_by_changelogs(context: TableContext, commits: Sequence[Snapshot]) -> I
             yield from kept_by_changelog(context, snapshot)
 
 
-def _what_is_left(context: TableContext, commits: Sequence[Snapshot], states: Sequence[Snapshot]) -> DiscardedVersions:
+def _what_is_left(
+    context: TableContext, commits: Sequence[Snapshot], states: Sequence[Snapshot], expired: Sequence[Snapshot] = ()
+) -> DiscardedVersions:
     """What can still be found of versions whose files were deleted in part: what cannot be read named files that are gone."""
     data: list[ManifestEntry] = []
     changelogs: list[ManifestEntry] = []
     metadata: dict[str, FileToDelete] = {}
     manifests = SharedManifests(context)
-    for snapshot in commits:
+    for snapshot in (*commits, *expired):
         with contextlib.suppress(DamagedFile, NotFound):
             data += _added(context, snapshot)
+    data += _kept_by_changelogs(context, expired)
     for snapshot in states:
         with contextlib.suppress(DamagedFile, NotFound):
             data += manifests.live(snapshot)
-    for snapshot in (*commits, *states):
+    for snapshot in (*commits, *states, *expired):
         with contextlib.suppress(DamagedFile, NotFound):
             changelogs += changelog_entries(context, snapshot)
         metadata.update((file.path, file) for file in _metadata_left(context, snapshot))
-    return DiscardedVersions(tuple(data), tuple(changelogs), tuple(metadata.values()), tuple(commits), tuple(states))
+    return DiscardedVersions(
+        tuple(data), tuple(changelogs), tuple(metadata.values()), tuple(commits), tuple(states), tuple(expired)
+    )
 
 
 def _metadata_left(context: TableContext, snapshot: Snapshot) -> Iterator[FileToDelete]:

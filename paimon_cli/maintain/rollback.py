@@ -78,7 +78,7 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
     ids = context.snapshots.ids()
     going = [i for i in reversed(ids) if i > number]
     tags = tags_above(context, number)
-    changelogs = [i for i in ChangelogHistory(context.storage, context.layout).ids() if i > number]
+    changelogs = [changelog for changelog in ChangelogHistory(context.storage, context.layout).all() if changelog.id > number]
     held = context.tags.content(target.tag) if target.tag else None
     snapshots = [snapshot for i in going if (snapshot := context.snapshots.find(i)) is not None]
     tagged = {tag.snapshot.id: tag.snapshot for name in tags if (tag := context.tags.find(name)) is not None}
@@ -88,9 +88,9 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
         target.snapshot,
         tuple(going),
         tuple(tags),
-        tuple(changelogs),
+        tuple(changelog.id for changelog in changelogs),
         None if held is None else text_within_tag(context, held),
-        discarded_versions(context, ROLLBACK, snapshots, whole),
+        discarded_versions(context, ROLLBACK, snapshots, whole, [one for one in changelogs if one.id not in going]),
         target.tag,
     )
 

@@ -96,8 +96,9 @@ class StagedCommit:
     """Everything that is needed to commit the written files later.
 
     `table` is its root URL; `schema_id` and `schema_time_millis` distinguish it from another table in the same directory. With
-    `overwrite` the new files replace the live files of `static_partition` (`key=value` strings), of the partitions with new rows
-    (`dynamic_overwrite`), or of the whole table. `snapshot_ids` are the snapshots that the commit created.
+    `overwrite` the new files replace the live files of `static_partition` (texts `key=value`, or `key` for null), of the
+    partitions with new rows (`dynamic_overwrite`), or of the whole table. `snapshot_ids` are the snapshots that the commit
+    created.
     """
 
     table: str

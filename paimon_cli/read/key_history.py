@@ -20,6 +20,7 @@ from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VA
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.pruning import TableBounds
+from paimon_cli.requests.selections import WrittenText
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.storage.capabilities import open_sized
 from paimon_cli.storage.redaction import shown_name
@@ -98,7 +99,7 @@ class _AddedFile:
 def key_predicate(context: TableContext, key: Mapping[str, str | None]) -> Predicate:
     """The condition that some columns of the primary key, or partition columns, have these values.
 
-    None means null; with `primary-key.nullable`, so does the text NULL.
+    None means null; on the command line of a table with `primary-key.nullable`, so does the text NULL.
     """
     schema = context.schema
     if not schema.primary_keys:
@@ -114,7 +115,7 @@ def key_predicate(context: TableContext, key: Mapping[str, str | None]) -> Predi
 
 def _equals(context: TableContext, name: str, text: str | None) -> str:
     column = '"' + name.replace('"', '""') + '"'
-    if text is None or (text == "NULL" and context.options.primary_key_nullable):
+    if text is None or (isinstance(text, WrittenText) and text == "NULL" and context.options.primary_key_nullable):
         return f"{column} IS NULL"
     root = context.schema.field(name).type.root
     quoted = "'" + text.replace("'", "''") + "'"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, over
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import parse_duration, parse_size, plain_number, split_buckets
 from paimon_cli.requests.hints import hints_of
-from paimon_cli.requests.selections import bucket_list, partition_list, split_partitions
+from paimon_cli.requests.selections import bucket_list, partition_list, split_partitions, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
@@ -221,7 +221,7 @@ class Key(Parsed[Mapping[str, Any] | None, Mapping[str, str | None] | None]):
     metavar, written, unit = "COLUMN=VALUE[,...]", list[str] | None, 'such as `{"id": 7}`'
 
     def parse(self, given: Mapping[str, Any] | None) -> Mapping[str, str | None] | None:
-        return None if given is None else {name: None if value is None else str(value) for name, value in given.items()}
+        return None if given is None else {name: text_of(value) for name, value in given.items()}
 
     @classmethod
     def read(cls, written: Any) -> Any:

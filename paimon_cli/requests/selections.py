@@ -16,6 +16,17 @@ Buckets = int | range | Sequence[int | range]
 _BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
 
 
+class WrittenText(str):
+    """A value as a command line writes it, where null is a text, too. In the library None is null, and a text is that text."""
+
+    __slots__ = ()
+
+
+def text_of(value: Any) -> str | None:
+    """A value that a caller chose, as a text; None for null."""
+    return value if value is None or isinstance(value, WrittenText) else str(value)
+
+
 def partition_list(partitions: Partitions | None) -> list[Mapping[str, str | None]]:
     """Partitions with their values as texts; empty for None, which means all partitions.
 
@@ -30,7 +41,7 @@ def partition_list(partitions: Partitions | None) -> list[Mapping[str, str | Non
     for partition in several:
         if not isinstance(partition, Mapping):
             raise UsageError(f"--partition {partition!r}", "it must be a dict of keys and values, or a list of these")
-    return [{key: None if value is None else str(value) for key, value in partition.items()} for partition in several]
+    return [{key: text_of(value) for key, value in partition.items()} for partition in several]
 
 
 def bucket_list(buckets: Buckets | None) -> list[int | range]:
@@ -59,15 +70,15 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
     return {key.strip(): value for key, _, value in split}
 
 
-def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]] | None:
+def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, WrittenText]] | None:
     """Parse `['dt=1,hr=2', 'dt=3']` as two partitions, but `['dt=1', 'hr=2']` as one: a repeated key starts a new partition.
 
     Returns None, which selects all partitions, if there are no texts. Raises `UsageError`.
     """
-    partitions: list[dict[str, str]] = []
+    partitions: list[dict[str, WrittenText]] = []
     for text in texts or ():
         parts = _BETWEEN_PAIRS.split(text)
-        pairs = split_pairs(parts, flag)
+        pairs = {key: WrittenText(value) for key, value in split_pairs(parts, flag).items()}
         if len(pairs) < len(parts):
             what = f"{flag} {text} names a key twice".lstrip()
             raise UsageError(what, "a partition has one value per key", "name each partition separately")

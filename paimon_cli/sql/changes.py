@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sqlglot import TokenType
+
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.sql.statements import Words
+from paimon_cli.sql.statements import Words, is_word
 
 _QUERIES = ("SELECT", "FROM", "VALUES", "TABLE", "(", "WITH")
 _RETURNING = "RETURNING"
@@ -132,6 +134,21 @@ def _partition(words: Words) -> dict[str, Words]:
         if part.accept("="):
             found[name] = part.rest
     return found
+
+
+def partition_value(words: Words, name: str) -> str | None:
+    """The value of a partition column as a text: a text, a number, or NULL. Raises `NotSupported` for other expressions."""
+    rest = words.rest
+    if rest.accept("NULL") and rest.is_at_end:
+        return None
+    rest = words.rest
+    rest.accept("DATE") or rest.accept("TIMESTAMP")
+    kinds = (TokenType.NUMBER,) if (is_negative := rest.accept("-")) else (TokenType.NUMBER, TokenType.STRING)
+    left = rest.rest.tokens
+    if len(left) == 1 and (left[0].token_type in kinds or is_word(left[0], "TRUE") or is_word(left[0], "FALSE")):
+        return f"{'-' if is_negative else ''}{left[0].text}"
+    why = "the value of a partition is a text, a number or NULL"
+    raise NotSupported(f"PARTITION ({name} = {words.rest.text})", why, "write it out")
 
 
 def read_update(words: Words, preamble: Words | None) -> UpdateOrDelete:

@@ -21,6 +21,7 @@ import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.Decimal;
 import org.apache.paimon.data.GenericRow;
+import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.disk.IOManager;
@@ -46,6 +47,7 @@ import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.ScanMode;
 import org.apache.paimon.table.source.Split;
 import org.apache.paimon.table.system.AuditLogTable;
+import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
 import org.apache.paimon.types.DataTypeJsonParser;
@@ -278,8 +280,19 @@ public class JavaPaimon {
             case DATE: return LocalDate.ofEpochDay((Integer) cell).toString();
             case TIMESTAMP_WITHOUT_TIME_ZONE: return timeText(((Timestamp) cell).toLocalDateTime());
             case BOOLEAN: case TINYINT: case SMALLINT: case INTEGER: case BIGINT: case FLOAT: case DOUBLE: return cell;
+            case ARRAY: return items((InternalArray) cell, ((ArrayType) type).getElementType());
             default: throw new UnsupportedOperationException(type.asSQLString());
         }
+    }
+
+    private static List<Object> items(InternalArray cells, DataType type) {
+        InternalArray.ElementGetter getter = InternalArray.createElementGetter(type);
+        List<Object> items = new ArrayList<>();
+        for (int i = 0; i < cells.size(); i++) {
+            Object item = getter.getElementOrNull(cells, i);
+            items.add(item == null ? null : canonical(item, type));
+        }
+        return items;
     }
 
     private static String timeText(LocalDateTime time) {

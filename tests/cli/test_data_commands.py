@@ -428,3 +428,28 @@ def test_writers_that_own_buckets(run: Run, tmp_path: Path) -> None:
     run("write", table, source, "--bucket", "0-8", *LOCAL, code=2)
     run("create", tmp_path / "d", "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", -1)
     assert "dynamic buckets" in run("write", tmp_path / "d", source, "--bucket", 0, *LOCAL, code=8).err
+
+
+@pytest.mark.parametrize("of_sequence", ["INT", "INT NOT NULL"])
+def test_a_delete_without_its_sequence_is_told(run: Run, tmp_path: Path, of_sequence: str) -> None:
+    table, columns = tmp_path / "db.db" / "t", ("-C", "k INT NOT NULL", "-C", f"s {of_sequence}")
+    run("create", table, *columns, "--primary-key", "k", "--bucket", 1, "--option", "sequence.field=s")
+    run("write", table, jsonl(tmp_path, {"k": 1, "s": 5}, {"k": 2, "s": 5}), *LOCAL)
+    told = run("write", table, jsonl(tmp_path, {"k": 1}, {"k": 2, "s": 6}), "--op", "delete", *LOCAL, "-o", "json")
+    assert told.json["item"]["unordered_deletes"] == 1
+    assert "warning: 1 delete without a value of 's' (sequence.field) cannot remove rows that have one" in told.err
+    assert rows_of(run, table) == [{"k": 1, "s": 5}]
+    changes = jsonl(tmp_path, {"k": 1, "s": 7, "op": "-D"}, {"k": 3, "s": 1, "op": "+I"})
+    told = run("write", table, changes, "--op-column", "op", *LOCAL, "-o", "json")
+    assert told.json["item"]["unordered_deletes"] == 0 and "warning" not in told.err
+    assert rows_of(run, table) == [{"k": 3, "s": 1}]
+
+
+def test_a_delete_that_is_ordered_by_its_commit_is_not(run: Run, tmp_path: Path) -> None:
+    for option in ("ignore-delete=true", "merge-engine=aggregation"):
+        table = tmp_path / "db.db" / option.partition("=")[0]
+        columns, functions = ("-C", "k INT NOT NULL", "-C", "s INT"), ("--option", "sequence.field=s", "--option", option)
+        run("create", table, *columns, "--primary-key", "k", "--bucket", 1, *functions)
+        changes = jsonl(tmp_path, {"k": 1, "s": 5, "op": "+I"}, {"k": 1, "s": None, "op": "-D"})
+        told = run("write", table, changes, "--op-column", "op", *LOCAL, "-o", "json")
+        assert told.json["item"]["unordered_deletes"] == 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.metadata.data_file import ManifestEntry
 from tests.cli.calling import Run
 from tests.goldens import golden_table
@@ -227,3 +229,23 @@ def test_bounds_that_hide_rows_are_left_behind_by_a_copy(run: Run, tmp_path: Pat
     run("verify", tmp_path / "copy", "--level", "full")
     shown = [sorted(run("read", table, "-o", "csv").out.splitlines()) for table in (bench.root, tmp_path / "copy")]
     assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize(("narrow", "value"), [("TINYINT", 100), ("BIGINT", 2**63 - 2)])
+def test_rows_that_cannot_be_merged_are_found_and_mended_as_the_error_says(
+    run: Run, tmp_path: Path, narrow: str, value: int
+) -> None:
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "write-only": "true"}
+    table = Table.create(tmp_path / "t", columns=["k INT NOT NULL", f"v {narrow}"], primary_key="k", bucket=1, options=options)
+    for _ in range(2):
+        table.write([{"k": 1, "v": value}])
+    found = [violation.code for violation in table.verify(level="full").violations]
+    assert found == ["PV070"] and "PV070" in run("verify", table.url, "--level", "full", code=4).out
+    for command in (("read", table.url), ("compact", table.url)):
+        hint = run(*command, "-o", "json", code=2).error["hint"]
+    shown, _, change = hint.rpartition(": `paimon-cli alter` with ")
+    assert shown == "give the column and its old rows a wider type"
+    run("alter", table.url, *shlex.split(change))
+    table.refresh()
+    assert not table.verify(level="full").violations
+    assert table.scan().to_arrow().column("v").to_pylist() == [2 * value]

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.errors import UsageError
+from paimon_cli import Catalog, Table
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec
+from tests.cli.calling import Run
+from tests.cli.conftest import run  # noqa: F401
 from tests.tables import make_table, write
 
 TYPED: dict[str, tuple[list[str], list[object]]] = {
@@ -53,6 +56,75 @@ def test_all_keys_that_are_named_must_fit(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             PartitionSpec.parse(context, typed)
     assert found(q="__DEFAULT_PARTITION__") == set()
+
+
+TEXT = "__DEFAULT_PARTITION__"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A NULL and the text that names it on the command line share a directory; `_PARTITION` keeps them apart."""
+    table = Table.create(tmp_path / "db.db" / "t", columns=["p STRING", "k INT"], partition_by="p", bucket=-1)
+    table.write([{"p": None, "k": 1}, {"p": TEXT, "k": 2}, {"p": "a", "k": 3}, {"p": "NULL", "k": 4}])
+    return table
+
+
+def keys(table: Table) -> list[int]:
+    table.refresh()
+    return sorted(table.scan().to_arrow().column("k").to_pylist())
+
+
+def test_a_text_is_that_text_in_the_library(table: Table) -> None:
+    assert [len(table.files(partition={"p": value})) for value in (TEXT, None, "a")] == [1, 1, 1]
+    table.write([{"p": TEXT, "k": 5}], overwrite=True, partition={"p": TEXT})
+    assert keys(table) == [1, 3, 4, 5]
+    assert table.drop_partition({"p": TEXT}).rows == 1 and keys(table) == [1, 3, 4]
+    assert table.drop_partition({"p": TEXT}).rows == 0
+    assert table.drop_partition([{"p": None}, {"p": "a"}]).rows == 2 and keys(table) == [4]
+
+
+def test_on_the_command_line_it_is_null(table: Table, run: Run) -> None:  # noqa: F811
+    run("drop-partition", table.url, f"p={TEXT}", "--yes")
+    assert keys(table) == [2, 3, 4]
+
+
+@pytest.mark.parametrize(("value", "left"), [(None, [2, 3, 4, 9]), (TEXT, [1, 3, 4, 9])])
+def test_a_staged_overwrite_knows_them_apart(table: Table, tmp_path: Path, value: str | None, left: list[int]) -> None:
+    file = str(tmp_path / "staged.json")
+    table.write([{"p": value, "k": 9}], overwrite=True, partition={"p": value}, stage=file)
+    table.stage.commit(file)
+    assert keys(table) == left
+
+
+@pytest.mark.parametrize(
+    ("value", "left"), [("NULL", [2, 3, 4]), (f"'{TEXT}'", [1, 3, 4]), ("'NULL'", [1, 2, 3]), ("'a'", [1, 2, 4])]
+)
+def test_sql_knows_them_apart(table: Table, value: str, left: list[int]) -> None:
+    catalog = Catalog(str(Path(table.url).parent.parent))
+    catalog.sql(f"ALTER TABLE db.t DROP PARTITION (p = {value})")
+    assert keys(table) == left
+    catalog.sql(f"INSERT OVERWRITE db.t PARTITION (p = {value}) SELECT 7")
+    catalog.sql(f"INSERT OVERWRITE db.t PARTITION (p = {value}) SELECT 8")
+    assert keys(table) == sorted([*left, 8])
+
+
+def test_sql_drops_no_partition_that_was_not_named(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "db.db" / "t", columns=["p INT", "k INT"], partition_by="p", bucket=-1)
+    table.write([{"p": 5, "k": 1}, {"p": -5, "k": 2}, {"p": 10, "k": 3}])
+    catalog = Catalog(str(tmp_path))
+    catalog.sql("ALTER TABLE db.t DROP PARTITION (p = -5)")
+    assert keys(table) == [1, 3]
+    for value in ("5 + 5", "'5' '10'", "a"):
+        with pytest.raises(NotSupported, match="the value of a partition is a text, a number or NULL"):
+            catalog.sql(f"ALTER TABLE db.t DROP PARTITION (p = {value})")
+    assert keys(table) == [1, 3]
+
+
+def test_blame_finds_the_text_null(tmp_path: Path) -> None:
+    options = {"primary-key.nullable": "true"}
+    table = Table.create(tmp_path / "t", columns=["k STRING", "v INT"], primary_key="k", bucket=1, options=options)
+    table.write([{"k": None, "v": 1}, {"k": "NULL", "v": 2}])
+    assert [[(row.values or {})["v"] for row in table.blame({"k": key})] for key in (None, "NULL")] == [[1], [2]]
 
 
 def test_a_table_without_partitions(tmp_path: Path) -> None:

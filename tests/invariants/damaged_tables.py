@@ -70,6 +70,15 @@ def crossing_table(folder: Path) -> Path:
     return Path(context.url)
 
 
+def summed_table(folder: Path) -> Path:
+    """Several versions of each key, whose sums fit."""
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "write-only": "true"}
+    context = tables.make_table(folder / "summed", {"k": "INT NOT NULL", "v": "TINYINT"}, ["k"], (), 1, options)
+    for _ in range(2):
+        tables.write(context, [{"k": k, "v": 10 * k} for k in range(5)])
+    return folder / "summed"
+
+
 def indexed_table(folder: Path) -> Path:
     """A key table and its bloom filters in files of their own; its newest data file has small pages and Bloom filters inside."""
     options = {"file-index.bloom-filter.columns": "v,n", "file-index.in-manifest-threshold": "1 b", "file.compression": "none"}
@@ -103,6 +112,7 @@ SOUND: dict[str, Callable[[Path], Path]] = {
     "lookup": lambda folder: lookup_table(folder, {"changelog-producer": "lookup"}),
     "crossing": crossing_table,
     "indexed": indexed_table,
+    "summed": summed_table,
     "full-compaction": lambda folder: lookup_table(folder, {"changelog-producer": "full-compaction"}),
 }
 

@@ -806,3 +806,8 @@ def a_filter_inside_of_a_file_denies_values(bench: Bench) -> None:
         offset = read_footer(source).chunk(0, 4).required(3).value(14)
     content = path.read_bytes()
     path.write_bytes(content[: offset + 40] + bytes(64) + content[offset + 104 :])
+
+
+@damage("PV070", "full", "summed")
+def a_sum_leaves_its_type(bench: Bench) -> None:
+    tables.write(bench.context, [{"k": 4, "v": 100}])

@@ -477,3 +477,30 @@ def test_keys_that_must_be_new_are_not_compared(tmp_path: Path, source_bytes: in
     with pytest.raises(UsageError, match="key column 'dt' is not set"):
         table.merge(more, on="id").when_not_matched_insert({"id": "source.id"}).execute()
     assert len(compared) >= 3 and table.count() == 4
+
+
+@pytest.mark.parametrize("source_bytes", [PIECES.source_bytes, 1], ids=["in memory", "on disk"])
+def test_a_null_key_is_a_key(tmp_path: Path, source_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Null meets no row, so it is inserted; a row with the null key would be replaced without a word."""
+    monkeypatch.setattr(PIECES, "source_bytes", source_bytes)
+    columns = ["k INT", "name STRING", "v INT"]
+    options = {"primary-key.nullable": "true"}
+    table = Table.create(tmp_path / "t", columns=columns, primary_key="k,name", bucket=2, options=options)
+    rows: list[Row] = [{"k": None, "name": None, "v": 1}, {"k": 1, "name": None, "v": 1}, {"k": 1, "name": "a", "v": 1}]
+    table.write(rows)
+
+    def insert(*keys: tuple[int | None, str | None], on: str = "k,name") -> int:
+        news = pa.table({name: pa.array([key[at] for key in keys]) for at, name in enumerate(("k", "name"))})
+        news = news.cast(pa.schema([("k", pa.int32()), ("name", pa.string())])).append_column("v", pa.array([9] * len(keys)))
+        return table.merge(news, on=on.split(",")).when_not_matched_insert_all().execute().inserted
+
+    for key, text in (((None, None), "k = NULL, name = NULL"), ((1, None), "k = 1, name = NULL")):
+        with pytest.raises(BadInput, match=f"a row to insert has the key of a row of the table: {text}"):
+            insert(key, (7, "b"))
+        with pytest.raises(BadInput, match=f"a row to insert has the key of a row of the table: {text}"):
+            insert(key, on="v")
+    with pytest.raises(BadInput, match="two rows to insert have k = NULL, name = b"):
+        insert((None, "b"), (None, "b"))
+    assert sorted(table.scan().to_arrow().to_pylist(), key=repr) == sorted(rows, key=repr)
+    assert insert((None, "a"), (2, None), (2, "a")) == 3 and table.count() == 6
+    assert insert((2, "a"), (3, "a")) == 1 and table.count("v = 9") == 4

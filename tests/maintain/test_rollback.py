@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.named_files import measured
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.rollback import _put_back, files_removed_by_rollback, plan_rollback
+from paimon_cli.maintain.rollback import _put_back, files_removed_by_rollback, plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
@@ -120,6 +121,38 @@ def test_a_tag_whose_snapshot_has_expired_is_restored_without_its_changelog(tmp_
     with pytest.raises(NotFound, match="the changes of snapshot 2 have expired"):
         Table.open(context.url, branch=restored.branch).changelog(2).to_arrow()
     assert not [str(violation) for violation in check_table(restored, rows=True)]
+
+
+@pytest.mark.parametrize("producer", ["input", "none"])
+@pytest.mark.parametrize("killed", [False, True], ids=["whole", "killed before its files"])
+def test_changelogs_of_expired_snapshots_go_with_their_files(tmp_path: Path, producer: str, killed: bool) -> None:
+    options = {"changelog-producer": producer, "changelog.num-retained.max": "9", "changelog.time-retained": "1 d"}
+    options |= {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "changelog.num-retained.min": "9"}
+    options |= {"snapshot.time-retained": "1 ms", "write-only": "true"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    write(context, [{"k": 1, "v": "a"}])
+    create_tag(context, "one", 1)
+    for value in "bcdefg":
+        write(context, [{"k": 1, "v": value}])
+    expire_snapshots(context, KEEP_ONE)
+    assert len(list(Path(context.layout.changelog_directory).glob("changelog-*"))) == 6
+    plan = plan_rollback(context, find_target(context, "one"))
+    planned = {file.path for file in measured(context, files_removed_by_rollback(context, plan))}
+    assert planned == {file.path for file in files_removed_by_rollback(context, plan)}, "the dry run names no file that is gone"
+    here = {str(path) for path in Path(context.url).glob("**/*") if path.is_file()}
+    if killed:
+        with pytest.raises(KeyboardInterrupt):
+            roll_back(context, plan, _killed)
+    back(context, "one")
+    gone = here - {str(path) for path in Path(context.url).glob("**/*") if path.is_file()}
+    hints = {context.layout.earliest_changelog_hint, context.layout.latest_changelog_hint, context.layout.snapshot(1)}
+    assert planned - gone <= hints and gone - planned <= hints
+    assert not Table.open(context.url).plan_orphans(older_than="0s", force=True).plan.files
+    assert rows(context) == [{"k": 1, "v": "a"}] and context.snapshots.ids() == [1]
+
+
+def _killed(paths: Iterable[str]) -> int:
+    raise KeyboardInterrupt
 
 
 def test_branches_keep_what_they_began_with(tmp_path: Path) -> None:

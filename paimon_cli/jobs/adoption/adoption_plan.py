@@ -177,7 +177,8 @@ def _values_of(source: Source, keys: Sequence[DataField], null: str) -> dict[tup
     different = dict.fromkeys(file.partition for file in source.files)
     try:
         return {
-            texts: tuple(value_of_text(key, text, null) for key, text in zip(keys, texts, strict=True)) for texts in different
+            texts: tuple(value_of_text(key, None if text == null else text) for key, text in zip(keys, texts, strict=True))
+            for texts in different
         }
     except UsageError as error:
         error.set_hint("choose another type with --partition-column, such as 'p STRING', or rename the directory")

@@ -216,9 +216,15 @@ def _commit(
     committer = Committer(context, staged.data_conflict_check)
     if not staged.overwrite:
         return committer.commit(messages, identity)
-    static = None if staged.static_partition is None else dict(pair.split("=", 1) for pair in staged.static_partition)
+    static = None if staged.static_partition is None else dict(map(_pair_of, staged.static_partition))
     covered = overwritten(context, messages, static, staged.dynamic_overwrite)
     return committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read_snapshot_id or None)
+
+
+def _pair_of(written: str) -> tuple[str, str | None]:
+    """The column and value of a pair that `stage_job` has written."""
+    name, equals, text = written.partition("=")
+    return name, text if equals else None
 
 
 def check_alike(writes: Sequence[StagedWrite]) -> None:

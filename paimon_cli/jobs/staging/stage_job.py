@@ -22,7 +22,7 @@ from paimon_cli.errors import (
     cleaning_up,
     undone_on_failure,
 )
-from paimon_cli.history.partition_spec import pairs_of
+from paimon_cli.history.partition_spec import PartitionValues, is_null
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
@@ -130,7 +130,7 @@ def stage_write(
             messages=tuple(messages),
             overwrite=request.overwrite,
             dynamic_overwrite=request.overwrite and context.options.dynamic_partition_overwrite,
-            static_partition=None if request.static_partition is None else pairs_of(context, request.static_partition),
+            static_partition=_written_partition(context, request.static_partition),
         )
     try:
         found = file.create(staged)
@@ -143,6 +143,13 @@ def stage_write(
     if found is not Verified.OURS:
         raise _unclear(context, file, staged)
     return staged, tally
+
+
+def _written_partition(context: TableContext, values: PartitionValues | None) -> tuple[str, ...] | None:
+    """The partition as a stage file has it: a null must not be taken for the text that stands for it on the command line."""
+    if values is None:
+        return None
+    return tuple(key if is_null(context, text) else f"{key}={text}" for key, text in values.items())
 
 
 def _would_show_nothing(context: TableContext) -> bool:

@@ -6,6 +6,7 @@ A function selects rows of all keys at once or, if its values are collections, l
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -146,12 +147,13 @@ def rows_at(history: ColumnHistory, positions: np.ndarray) -> np.ndarray:
     return np.where(positions >= 0, history.rows[positions], -1)
 
 
-def overflow(column: str, function: str) -> BadInput:
+def overflow(column: str, function: str, t: pa.DataType) -> BadInput:
     """The error for a result that does not fit the column's type."""
+    wider = "'DECIMAL(38, 0)'" if pa.types.is_int64(t) else "BIGINT"
     return BadInput(
         f"{function} of column {column} overflows its type",
         "the result of a key is outside of the type's range",
-        "widen the column, or correct the rows",
+        f"give the column and its old rows a wider type: `paimon-cli alter` with alter-column {shlex.quote(column)} {wider}",
         column=column,
     )
 

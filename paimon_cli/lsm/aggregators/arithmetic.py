@@ -50,7 +50,7 @@ class Sum:
         for key in _may_overflow(values, valued, int(limits.max)).tolist():
             for partial in itertools.accumulate(_signed(values, valued, key)):
                 if not limits.min <= partial <= limits.max:
-                    raise overflow(self.column, "sum")
+                    raise overflow(self.column, "sum", t)
         return pa.array(totals.astype(limits.dtype), t, mask=absent)
 
 
@@ -189,7 +189,7 @@ class Product:
         if not pa.types.is_floating(t):
             limits = np.iinfo(t.to_pandas_dtype())
             if ((held[keys] > limits.max) | (held[keys] < limits.min)).any():
-                raise overflow(self.column, "product")
+                raise overflow(self.column, "product", t)
 
     def _quotients(self, dividend: np.ndarray, divisor: np.ndarray) -> np.ndarray:
         """Integer quotients rounded towards zero, as in Java."""
