@@ -63,27 +63,28 @@ def variant_of(parsed: Any) -> tuple[bytes, bytes]:
     return value, metadata
 
 
-def variant_of_text(text: str) -> tuple[bytes, bytes]:
-    """The value and metadata of JSON text. Raises `ValueError`."""
+def variant_of_text(text: str, *, shown: bool = False) -> tuple[bytes, bytes]:
+    """The value and metadata of JSON text; `shown`: as `variant_texts` writes it. Raises `ValueError`."""
     try:
+        fraction = _shown_fraction if shown else _fraction
         parsed = json.loads(
-            text, parse_float=_fraction, parse_int=whole_number, parse_constant=_refused, object_pairs_hook=_object
+            text, parse_float=fraction, parse_int=whole_number, parse_constant=_refused, object_pairs_hook=_object
         )
         return variant_of(parsed)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
 
 
-def variants_of_texts(texts: pa.StringArray) -> tuple[pa.StructArray, dict[int, str]]:
+def variants_of_texts(texts: pa.StringArray, *, shown: bool = False) -> tuple[pa.StructArray, dict[int, str]]:
     """JSON texts as a column of `arrow_type(VARIANT)`, and why some rows are no JSON; they are null in it. Nulls remain null.
 
-    Equal texts are encoded once.
+    Equal texts are encoded once. `shown`: they are as `variant_texts` writes them, where a DOUBLE has a fraction or an exponent.
     """
     stored = texts.dictionary_encode()
     pairs, wrong = [], dict[int, str]()
     for number, text in enumerate(stored.dictionary.to_pylist()):
         try:
-            pairs.append(variant_of_text(text))
+            pairs.append(variant_of_text(text, shown=shown))
         except ValueError as problem:
             pairs.append((b"", b""))
             wrong[number] = str(problem)
@@ -112,6 +113,11 @@ def whole_number(digits: str) -> int | Decimal:
 def _fraction(digits: str) -> Decimal | float:
     """A number with an exponent is a DOUBLE, as in Java."""
     return float(digits) if "e" in digits or "E" in digits else Decimal(digits)
+
+
+def _shown_fraction(digits: str) -> Decimal | float:
+    """No DECIMAL is shown with zeros at its end."""
+    return float(digits) if digits.endswith(".0") else _fraction(digits)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
