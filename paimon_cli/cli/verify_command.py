@@ -46,7 +46,7 @@ def verify(
         ),
     ] = False,
     engine: Annotated[
-        Literal["auto", "spark", "local", "clickhouse", "starrocks", "trino", "duckdb", "polars"],
+        Literal["auto", "spark", "local", "clickhouse", "starrocks", "trino", "duckdb", "polars", "pypaimon"],
         typer.Option(
             "--engine",
             help="Where the work runs: on Spark, in this process (local), or on Spark only for large amounts of data (auto). "

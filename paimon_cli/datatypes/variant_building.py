@@ -26,6 +26,7 @@ from paimon_cli.datatypes.variant_nodes import (
     NodeKind,
     Primitive,
 )
+from paimon_cli.options.option_text import shortened
 
 MAX_VARIANT_BYTES = 128 << 20
 """Bytes of a value and of its metadata: the limit of Paimon's Java."""
@@ -49,7 +50,7 @@ def variant_of(parsed: Any) -> tuple[bytes, bytes]:
         value = _encoded(parsed, numbers)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    names = [name.encode() for name in numbers]
+    names = [_utf8(name) for name in numbers]
     size = sum(map(len, names))
     width = _width(max(size, len(names)))
     bounds, place = [0], 0
@@ -73,6 +74,18 @@ def variant_of_text(text: str, *, shown: bool = False) -> tuple[bytes, bytes]:
         return variant_of(parsed)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise ValueError(why_no_json(error)) from None
+
+
+def why_no_json(error: json.JSONDecodeError) -> str:
+    """Why a text is no JSON, in other words than those of Python's parser."""
+    if not error.doc.strip():
+        return "the text is empty"
+    rest = error.doc[error.pos :]
+    if not rest.strip():
+        return "it ends too early"
+    return f"at character {error.pos + 1}, {shortened(repr(rest))} does not go on as JSON"
 
 
 def variants_of_texts(texts: pa.StringArray, *, shown: bool = False) -> tuple[pa.StructArray, dict[int, str]]:
@@ -139,7 +152,7 @@ def _encoded(parsed: Any, numbers: dict[str, int]) -> bytes:
         case NoNumber():
             _refused(parsed)
         case str():
-            return _text(parsed.encode())
+            return _text(_utf8(parsed))
         case dict():
             children = [_encoded(child, numbers) for child in _numbered(parsed, numbers)]
             return _object_node(parsed, children, numbers)
@@ -189,6 +202,14 @@ def _double(number: float) -> bytes:
     return _header(Primitive.DOUBLE) + struct.pack("<d", number)
 
 
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise ValueError(f"it holds half a character, \\u{code:04x}, without its other half") from None
+
+
 def _text(encoded: bytes) -> bytes:
     if len(encoded) <= LONGEST_SHORT_TEXT:
         return _header(len(encoded), NodeKind.SHORT_TEXT) + encoded
@@ -198,7 +219,7 @@ def _text(encoded: bytes) -> bytes:
 def _object_node(parsed: dict[str, Any], children: list[bytes], numbers: dict[str, int]) -> bytes:
     """Names are in the order of their bytes; the values are stored as they came."""
     offsets, size = _offsets(children)
-    fields = sorted(zip((name.encode() for name in parsed), (numbers[name] for name in parsed), offsets, strict=True))
+    fields = sorted(zip((_utf8(name) for name in parsed), (numbers[name] for name in parsed), offsets, strict=True))
     width, id_width = _width(size), _width(max((number for _, number, _ in fields), default=0))
     is_large = len(fields) > MOST_SHORT_CHILDREN
     head = _header(is_large << 4 | (id_width - 1) << 2 | (width - 1), NodeKind.OBJECT) + len(fields).to_bytes(

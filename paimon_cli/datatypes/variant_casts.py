@@ -45,6 +45,9 @@ _IS_DOUBLE = r"[eE]|\.0$"
 _WHOLE = r"^-?[0-9]{1,18}$"
 _SIGNED = r"^[+-]?[0-9]+$"
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_PLAIN = r"^[+-]?[0-9]{1,38}(\.[0-9]{1,37})?$"
+_WIDEST = 76
+"""Digits of Arrow's widest decimals."""
 _MAX_DIGITS = 19
 """Digits of a BIGINT; Python takes no int of thousands."""
 
@@ -113,7 +116,7 @@ def _text_cast(t: DataType) -> Cast | None:
         case BinaryType():
             return lambda texts: fitted_bytes(texts.cast(pa.binary()), t)
         case DecimalType():
-            return _each(lambda text: _decimal(text.strip(JAVA_TRIMMED), t), t)
+            return lambda texts: _decimals(pc.utf8_trim(texts, JAVA_TRIMMED), t)
         case TimestampType():
             return lambda texts: _ticks(texts, t, lambda text: timestamp_of(text.strip(_BLANKS), t))
     if t.root in INTEGER_ROOTS:
@@ -132,7 +135,7 @@ def _number_cast(t: DataType) -> Cast | None:
         case StringType():
             return lambda texts: fitted_text(_number_texts(texts), t)
         case DecimalType():
-            return _each(lambda text: rounded(Decimal(text), t), t)
+            return lambda texts: _decimals(texts, t)
         case TimestampType(root="TIMESTAMP_LTZ"):
             return lambda texts: _ticks(texts, t, lambda text: ticks_of_seconds(Decimal(text), t))
     if t.root in INTEGER_ROOTS:
@@ -204,6 +207,19 @@ def _booleans(texts: pa.StringArray) -> pa.Array:
     lowered = pc.utf8_lower(pc.utf8_trim(texts, _BLANKS))
     true, false = (pc.is_in(lowered, pa.array(words)) for words in (TRUE_TEXTS, FALSE_TEXTS))
     return pc.if_else(pc.or_(true, false), true, pa.scalar(None, pa.bool_()))
+
+
+def _decimals(texts: pa.StringArray, t: DecimalType) -> pa.Array:
+    """Numbers rounded half away from zero, null for those that are too large. Those without an exponent take no call each."""
+    if not pc.all(pc.match_substring_regex(texts, _PLAIN), min_count=0).as_py():
+        return per_distinct_value(texts, lambda text: _decimal(text, t), arrow_type(t))
+    places = pc.max(pc.utf8_length(pc.replace_substring_regex(texts, r"^[^.]*\.?", ""))).as_py() or 0
+    exact = texts.cast(pa.decimal256(_WIDEST, places))
+    if places > t.scale:
+        exact = pc.round(exact, t.scale, round_mode="half_towards_infinity")
+    fits = pc.less(pc.abs(exact), pa.scalar(Decimal(10) ** (t.precision - t.scale), exact.type))
+    kept = pc.if_else(fits, exact, pa.scalar(None, exact.type))
+    return kept.cast(pa.decimal256(_WIDEST, t.scale)).cast(arrow_type(t))
 
 
 def _decimal(text: str, t: DecimalType) -> Decimal | None:
