@@ -18,7 +18,17 @@ import pyarrow.compute as pc
 
 from paimon_cli.api.sql_rows import sql_type
 from paimon_cli.datatypes.cast_numbers import per_distinct_value
-from paimon_cli.datatypes.data_type import STRING, ArrayType, DataField, DataType, JsonText, MapType, RowType, StringType
+from paimon_cli.datatypes.data_type import (
+    STRING,
+    ArrayType,
+    DataField,
+    DataType,
+    JsonText,
+    MapType,
+    RowType,
+    StringType,
+    TimestampType,
+)
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.variant_building import variants_of_texts
 from paimon_cli.datatypes.variant_casts import VariantParts, check_target, values_of_parts
@@ -132,10 +142,21 @@ class VariantFunctions:
     def _called(self, key: tuple[str, Steps, DataType], parts: pa.StringArray, documents: pa.StringArray) -> pa.Array:
         name, steps, t = key
         try:
-            return values_of_parts(_parts_of_json(parts, documents, steps), t, tries=name == _TRY_GET)
+            found = values_of_parts(_parts_of_json(parts, documents, steps), t, tries=name == _TRY_GET)
+            return _as_duckdb_has_it(found, t)
         except PaimonError as error:
             self.failure = error
             raise
+
+
+def _as_duckdb_has_it(values: pa.Array, t: DataType) -> pa.Array:
+    """Times in the unit of DuckDB's type: not every release converts them. Of a TIMESTAMP_LTZ it has microseconds."""
+    if not isinstance(t, TimestampType):
+        return values
+    unit = {"TIMESTAMP_S": "s", "TIMESTAMP_MS": "ms", "TIMESTAMP_NS": "ns"}.get(str(sql_type(t)), "us")
+    if values.type.unit == "ns" and unit == "us":
+        values = pc.floor_temporal(values, unit="microsecond")
+    return values.cast(pa.timestamp(unit, values.type.tz))
 
 
 def _asked(call: dict[str, Any]) -> tuple[dict[str, Any], Steps, DataType]:

@@ -139,7 +139,18 @@ def test_numbers_of_more_digits_than_python_reads(catalog: Catalog) -> None:
 
 
 TYPES = ["INT", "BIGINT", "TINYINT", "DOUBLE", "FLOAT", "DECIMAL(10, 2)", "DECIMAL(38, 18)", "STRING", "BOOLEAN", "DATE"]
-TYPES += ["TIMESTAMP(0)", "TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP(9)", "TIMESTAMP_LTZ(6)", "TIME", "BYTES", "VARCHAR(3)"]
+TYPES += [
+    "TIMESTAMP(0)",
+    "TIMESTAMP(3)",
+    "TIMESTAMP(6)",
+    "TIMESTAMP(9)",
+    "TIMESTAMP_LTZ(6)",
+    "TIMESTAMP_LTZ(3)",
+    "TIMESTAMP(1)",
+    "TIME",
+    "BYTES",
+    "VARCHAR(3)",
+]
 
 
 @pytest.mark.parametrize("t", TYPES)

@@ -150,7 +150,7 @@ def test_young_files_stay(tmp_path: Path) -> None:
     make_old(context)
     (Path(context.url) / "bucket-0" / "data-young.parquet").write_bytes(b"x")
     assert not found(context).files
-    with pytest.raises(Refused, match="a day old"):
+    with pytest.raises(Refused, match="younger than a day"):
         find_orphans(context, context.clock.now_millis())
     assert [file.name for file in found(context, force=True).files] == ["data-young.parquet"]
 
