@@ -26,6 +26,7 @@ NO_SIZE = re.compile(r"\w*(MILLIS|SECONDS|SLEEP|DIGITS|PRECISION|BITS|DAYS|NANOS
 CUTS_NOTHING = {
     "widths, precisions and versions": {
         "datatypes/cast_numbers": "_WIDE",
+        "datatypes/variant_casts": "_WIDEST",
         "datatypes/canonical_form": "context.prec",
         "datatypes/internal_values": "context.prec",
         "datatypes/space_curves": "_DECIMAL_WIDTH",
@@ -70,6 +71,7 @@ CUTS_NOTHING = {
         "datatypes/arrow_types": "NESTED_ID_BASE",
         "datatypes/byte_slices": "_PADDING",
         "datatypes/variant_building": "_MOST_DIGITS",
+        "datatypes/variant_times": "_MOST_HOURS",
         "datatypes/variant_nodes": "LONGEST_SHORT_TEXT MOST_SHORT_CHILDREN",
         "datatypes/value_texts": "_SAMPLE",
         "datatypes/variant_leaf_texts": "_PER_MILLI _MOST_DIGITS",

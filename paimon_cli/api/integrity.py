@@ -58,7 +58,8 @@ class Integrity(OpenedTable):
         """Whether a reader of plain Parquet files sees the correct rows of a snapshot (`verify --foreign-read-safe`).
 
         Such a reader takes the live files from the manifests, and does not merge. `engine`: judge the readers of `clickhouse`,
-        `starrocks`, `trino`, `duckdb` or `polars` instead, as far as they are known. `argument`: the table's name in hints.
+        `starrocks`, `trino`, `duckdb`, `polars` or `pypaimon` instead, as far as they are known. `argument`: the table's name in
+        hints.
         """
         from paimon_cli.invariants.foreign_reads import foreign_read_report
         from paimon_cli.invariants.known_readers import judged

@@ -17,10 +17,14 @@ EXTRA = "sql"
 """The extra that installs DuckDB."""
 
 
-class ReadTable(Protocol):
-    """A table that a query reads. `failure`: the error of its scan, which DuckDB would wrap in its own."""
+class CalledByQuery(Protocol):
+    """What DuckDB calls while a query runs. `failure`: the error of it, which DuckDB would wrap in its own."""
 
     failure: PaimonError | None
+
+
+class ReadTable(CalledByQuery, Protocol):
+    """A table that a query reads."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -34,7 +38,7 @@ _BARE_PATH = re.compile(r"\b(?:from|join)\s+([\w.-]*/[^\s'\";,)]+)", re.IGNORECA
 _CITED = re.compile(r"(LINE \d+: )(?:\.\.\.)?(.*?)(?:\.\.\.)?$")
 """A line of the query, below which a caret points to the error."""
 _CAST_COLUMN = re.compile(r" when casting from source column (?:__)?\w+$")
-_INTERNAL = re.compile(r"__(?:table|computed|new)_\d")
+_INTERNAL = re.compile(r"__(?:table|computed|new|part)_\d")
 """Names that stand for tables and values in the queries that we make."""
 _FUNCTION = re.compile(r"(?:\w+ )*Function with name ")
 _UNKNOWN_NAME = re.compile(r"Referenced column .* not found")
@@ -46,8 +50,13 @@ def _cut(found: re.Match[str]) -> str:
 
 
 @contextlib.contextmanager
-def translated_errors(datasets: Sequence[ReadTable], missing: Sequence[NotFound] = (), written: str = "") -> Iterator[None]:
-    """Raise the error of a scan that failed; otherwise report an error of DuckDB as an error in the query.
+def translated_errors(
+    datasets: Sequence[ReadTable],
+    missing: Sequence[NotFound] = (),
+    written: str = "",
+    functions: Sequence[CalledByQuery] = (),
+) -> Iterator[None]:
+    """Raise the error of a scan, or of one of our `functions`, that failed; else report DuckDB's error as one in the query.
 
     `missing`: the errors about tables that could not be opened, which may say what was meant. `written`: the statement of the
     user; what DuckDB cites from its own query is shown only if it is in there.
@@ -59,7 +68,7 @@ def translated_errors(datasets: Sequence[ReadTable], missing: Sequence[NotFound]
         why = "each operator of a chain such as a + b + c is a level"
         raise UsageError("the query is nested too deeply", why, "compute parts of it in WITH queries") from None
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        failure = next((dataset.failure for dataset in datasets if dataset.failure is not None), None)
+        failure = next((called.failure for called in (*datasets, *functions) if called.failure is not None), None)
         if failure is not None:
             raise failure from None
         what, _, lines = _KIND_OF_ERROR.sub("", str(error).strip()).partition("\n")

@@ -24,7 +24,7 @@ from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
-from paimon_cli.api.sql_variants import json_schema, literal_text, with_json, with_json_texts, with_variant_functions
+from paimon_cli.api.sql_variants import VariantFunctions, json_schema, literal_text, with_json, with_json_texts
 from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.statements import check_names, quoted
@@ -207,6 +207,7 @@ def run_query(
     datasets: list[TableDataset] = []
     views: dict[NamedTable, str] = {}
     missing: list[NotFound] = []
+    functions = VariantFunctions(connection)
 
     def stop() -> None:
         with contextlib.suppress(duckdb.Error):  # the query has just ended
@@ -221,17 +222,17 @@ def run_query(
         scratch.remove()
 
     try:
-        with translated_errors(datasets, missing, query.cited):
+        with translated_errors(datasets, missing, query.cited, (functions,)):
             for name, value in query.params.items():
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
             opening = _remembering(open_table, missing)
-            written = with_variant_functions(connection, query.text)
+            written = functions.named_in(query.text)
             text, is_description = _registered(connection, written, opening, trace, datasets, views)
             connection.execute("SET lock_configuration = true").fetchall()
             for wrap in query.wraps:
                 relation = connection.sql(text)
                 text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
-                text = with_variant_functions(connection, text)
+                text = functions.named_in(text)
                 text, _ = _registered(connection, text, opening, trace, datasets, views)
             relation = connection.sql(f"{query.explain} {text}")
             types, reader = relation.types, relation.to_arrow_reader(PIECES.batch_rows)
@@ -239,7 +240,7 @@ def run_query(
                 reader = with_constraints(reader, datasets[0].table_schema)
         result = SqlResult(reader, datasets, release, is_text=bool(query.explain))
         result.fields = with_json_texts(result.fields, types)
-        result.written = query.cited
+        result.written, result.functions = query.cited, (functions,)
         return result
     except BaseException:
         release()

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_cli.api.scan import ReadableRows
-from paimon_cli.api.sql_errors import ReadTable, translated_errors
+from paimon_cli.api.sql_errors import CalledByQuery, ReadTable, translated_errors
 from paimon_cli.datatypes.arrow_types import arrow_type, type_from_arrow
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import NotSupported, UsageError
@@ -24,6 +24,8 @@ class SqlResult(ReadableRows):
 
     written = ""
     """The statement of a query, which errors about its rows may cite."""
+    functions: Sequence[CalledByQuery] = ()
+    """Functions of ours that the query calls."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class SqlResult(ReadableRows):
         self._is_read = True
         schema = self.schema
         try:
-            with translated_errors(self.datasets, written=self.written):
+            with translated_errors(self.datasets, written=self.written, functions=self.functions):
                 for batch in self._rows:
                     columns = [column.cast(t) for column, t in zip(batch.columns, schema.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)

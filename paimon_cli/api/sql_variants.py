@@ -1,4 +1,8 @@
-"""VARIANT columns in queries: DuckDB sees them as JSON, and `variant_get` becomes one of its functions of JSON."""
+"""VARIANT columns in queries: DuckDB sees them as JSON, and calls our functions for the values of `variant_get`.
+
+DuckDB finds the part by its path, and we make the value, as in conditions of `read`. But its JSON rounds fractions, and writes
+objects in its own way. Where that can show, we find the part in the text ourselves.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.api.sql_rows import sql_type
-from paimon_cli.datatypes.data_type import INTEGER_ROOTS, ArrayType, DataField, DataType, JsonText, MapType, RowType, StringType
+from paimon_cli.datatypes.cast_numbers import per_distinct_value
+from paimon_cli.datatypes.data_type import (
+    STRING,
+    ArrayType,
+    DataField,
+    DataType,
+    JsonText,
+    MapType,
+    RowType,
+    StringType,
+    TimestampType,
+)
 from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.datatypes.variant_building import variants_of_texts
+from paimon_cli.datatypes.variant_casts import VariantParts, check_target, values_of_parts
 from paimon_cli.datatypes.variant_columns import holds_variants, with_variants
-from paimon_cli.datatypes.variant_path import Steps, parse_variant_path
+from paimon_cli.datatypes.variant_path import Steps, parse_variant_path, parts_at
 from paimon_cli.datatypes.variant_text import variant_texts
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import PaimonError, UsageError
 
 _JSON = pa.json_(pa.string())
-_FUNCTIONS = {"variant_get": "CAST", "try_variant_get": "TRY_CAST"}
+_GET, _TRY_GET = "variant_get", "try_variant_get"
+_NAMES = (_GET, _TRY_GET)
+_PARSE = "parse_json"
 _VALUE = "__variant"
+_CHANGED = r"[0-9.]{17,}|[0-9][eE][-+0-9]"
+"""Only such texts hold a number with an exponent, or with a fraction and more digits than a DOUBLE keeps."""
 _FORM = "variant_get(column, '$.field', 'INT'), with a path and a type as literals"
 
 
@@ -64,47 +87,126 @@ def _with_json_text(t: DataType, of_duckdb: Any) -> DataType:
     return t
 
 
-def with_variant_functions(connection: Any, query: str) -> str:
-    """The query with `variant_get` and `try_variant_get` in DuckDB's words. Raises `UsageError` for calls of another form."""
-    if not any(name in query.lower() for name in _FUNCTIONS):
-        return query
-    tree = _tree(connection, query)
-    calls = [] if tree["error"] else list(_calls(tree["statements"]))
-    for call in calls:
-        name, alias = call["function_name"].lower(), call.get("alias", "")
-        value, *rest = _arguments(call)
-        texts = [literal_text(argument) for argument in rest]
-        if not 1 <= len(texts) <= 2 or None in texts:
-            raise UsageError(f"cannot read {name}", "its path and its type are literals", _FORM)
-        parsed = _tree(connection, f"SELECT {_expression(name, *map(str, texts))}")["statements"][0]["node"]["select_list"][0]
-        for place in _places(parsed):
-            place.clear()
-            place.update(value)
-        call.clear()
-        call.update({**parsed, "alias": alias})
-    if not calls:
-        return query
-    return str(connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+class VariantFunctions:
+    """The functions of one connection for the parts of VARIANTs that its queries name: one for each path and type."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._names: dict[tuple[str, Steps, DataType], str] = {}
+        self.failure: PaimonError | None = None
+
+    def named_in(self, query: str) -> str:
+        """The query with our functions for `variant_get` and `try_variant_get`. Raises `UsageError` for calls of another form."""
+        lowered = query.lower()
+        if _PARSE in lowered:
+            self._connection.execute(f"CREATE TEMP MACRO IF NOT EXISTS {_PARSE}(text) AS CAST(text AS JSON)").fetchall()
+        if _GET not in lowered:
+            return query
+        tree = _tree(self._connection, query)
+        calls = [] if tree["error"] else list(_calls(tree["statements"]))
+        for call in calls:
+            name, alias = call["function_name"].lower(), call.get("alias", "")
+            value, steps, t = _asked(call)
+            parsed = _tree(self._connection, f"SELECT {self._expression(name, steps, t)}")
+            (found,) = parsed["statements"][0]["node"]["select_list"]
+            for place in _places(found):
+                place.clear()
+                place.update(value)
+            call.clear()
+            call.update({**found, "alias": alias})
+        if not calls:
+            return query
+        return str(self._connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+
+    def _expression(self, name: str, steps: Steps, t: DataType) -> str:
+        value, last = _located(steps)
+        return f"{self._function(name, steps, t)}(CAST(json_extract({value}, {last}) AS VARCHAR), CAST({_VALUE} AS VARCHAR))"
+
+    def _function(self, name: str, steps: Steps, t: DataType) -> str:
+        """The name of the function, which is created when it is first asked for."""
+        check_target(t)
+        key = (name, steps, t)
+        if key not in self._names:
+            target = sql_type(t)
+            if target is None:
+                raise UsageError(f"{name} cannot return {t.root}", "a query has no values of this type", "read it as a STRING")
+
+            def called(parts: pa.ChunkedArray, documents: pa.ChunkedArray) -> pa.Array:
+                return self._called(key, parts.combine_chunks(), documents.combine_chunks())
+
+            self._names[key] = f"__part_{len(self._names)}"
+            kinds = {"type": "arrow", "null_handling": "special"}
+            self._connection.create_function(self._names[key], called, ["VARCHAR", "VARCHAR"], target, **kinds)
+        return self._names[key]
+
+    def _called(self, key: tuple[str, Steps, DataType], parts: pa.StringArray, documents: pa.StringArray) -> pa.Array:
+        name, steps, t = key
+        try:
+            found = values_of_parts(_parts_of_json(parts, documents, steps), t, tries=name == _TRY_GET)
+            return _as_duckdb_has_it(found, t)
+        except PaimonError as error:
+            self.failure = error
+            raise
+
+
+def _as_duckdb_has_it(values: pa.Array, t: DataType) -> pa.Array:
+    """Times in the unit of DuckDB's type: not every release converts them. Of a TIMESTAMP_LTZ it has microseconds."""
+    if not isinstance(t, TimestampType):
+        return values
+    unit = {"TIMESTAMP_S": "s", "TIMESTAMP_MS": "ms", "TIMESTAMP_NS": "ns"}.get(str(sql_type(t)), "us")
+    if values.type.unit == "ns" and unit == "us":
+        values = pc.floor_temporal(values, unit="microsecond")
+    return values.cast(pa.timestamp(unit, values.type.tz))
+
+
+def _asked(call: dict[str, Any]) -> tuple[dict[str, Any], Steps, DataType]:
+    """The value, the path and the type of a call. One without a type as the value of another is a VARIANT."""
+    name = call["function_name"].lower()
+    value, *rest = _arguments(call)
+    texts = [text for text in map(literal_text, rest) if text is not None]
+    if not 1 <= len(texts) <= 2 or len(texts) < len(rest):
+        raise UsageError(f"cannot read {name}", "its path and its type are literals", _FORM)
+    steps, t = parse_variant_path(texts[0]), parse_sql_type(texts[1]) if len(texts) == 2 else STRING
+    if _is_call(value) and len(_arguments(value)) == 2:
+        value, before, _ = _asked(value)
+        steps = (*before, *steps)
+    return value, steps, t
+
+
+def _parts_of_json(parts: pa.StringArray, documents: pa.StringArray, steps: Steps) -> VariantParts:
+    """Parts of JSON texts, which DuckDB has found. Raises `UsageError` for a text of which no VARIANT can be made."""
+    has_fraction = pc.match_substring_regex(parts, r"^-?[0-9]*[.eE]")
+    is_long = pc.or_(pc.match_substring_regex(documents, _CHANGED), pc.match_substring_regex(parts, "[eE]"))
+    is_changed = pc.or_(pc.match_substring_regex(parts, r"^[{\[]"), pc.and_(has_fraction, is_long)).fill_null(False)
+    texts, is_text = _scalars(parts)
+    if is_changed.true_count:
+        variants, wrong = variants_of_texts(documents.filter(is_changed), shown=True)
+        if wrong:
+            raise UsageError("variant_get: a value is no VARIANT", next(iter(wrong.values())), "give it the JSON of a VARIANT")
+        exact = parts_at(variants, steps)
+        texts = pc.replace_with_mask(texts, is_changed, exact.texts)
+        is_text[is_changed.to_numpy(zero_copy_only=False)] = exact.is_text
+    return VariantParts(texts, is_text)
+
+
+def _scalars(parts: pa.StringArray) -> tuple[pa.StringArray, np.ndarray]:
+    """The contents of texts of JSON, other JSON as it is, and which are texts; null for a null of JSON."""
+    texts = pc.if_else(pc.equal(parts, "null"), pa.scalar(None, pa.string()), parts)
+    is_text = np.array(pc.starts_with(texts, '"').fill_null(False).to_numpy(zero_copy_only=False))
+    if not is_text.any():
+        return texts, is_text
+    mask = pa.array(is_text)
+    held = texts.filter(mask)
+    has_escapes = pc.match_substring(held, "\\")
+    plain = pc.utf8_slice_codeunits(held, 1, -1)
+    if has_escapes.true_count:
+        plain = pc.replace_with_mask(plain, has_escapes, per_distinct_value(held.filter(has_escapes), json.loads, pa.string()))
+    return pc.replace_with_mask(texts, mask, plain), is_text
 
 
 def _tree(connection: Any, query: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0][0])
     return found
-
-
-def _expression(name: str, path: str, type_text: str = "") -> str:
-    value, last = _located(parse_variant_path(path))
-    if not type_text:
-        return f"json_extract({value}, {last})"
-    t, text = parse_sql_type(type_text), f"json_extract_string({value}, {last})"
-    if isinstance(t, StringType):
-        return text
-    target = sql_type(t)
-    if target is None:
-        raise UsageError(f"{name} cannot return {type_text}", "a part of a VARIANT is a text, a number, a time, or true or false")
-    if t.root in INTEGER_ROOTS:
-        text = f"regexp_replace({text}, '[.][0-9]+$', '')"  # the fraction is cut, as everywhere else
-    return f"{_FUNCTIONS[name]}({text} AS {target})"
 
 
 def _located(steps: Steps) -> tuple[str, str]:
@@ -129,12 +231,23 @@ def _arguments(call: dict[str, Any]) -> list[dict[str, Any]]:
     return [part["expression"] for part in call["arguments"]] if "arguments" in call else call["children"]
 
 
+def _is_call(node: Any) -> bool:
+    """Whether the node calls one of our functions."""
+    is_function = isinstance(node, dict) and node.get("class") == "FUNCTION"
+    return is_function and str(node.get("function_name")).lower() in _NAMES
+
+
 def _calls(node: Any) -> Iterator[dict[str, Any]]:
-    """The calls of our functions, inner ones first."""
+    """The calls of our functions, inner ones first; not those whose VARIANT another one takes."""
     parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    if _is_call(node):
+        value, rest = _arguments(node)[0], _arguments(node)[1:]
+        while _is_call(value) and len(_arguments(value)) == 2:
+            value = _arguments(value)[0]
+        parts = [value, *rest]
     for part in list(parts):
         yield from _calls(part)
-    if isinstance(node, dict) and node.get("class") == "FUNCTION" and str(node.get("function_name")).lower() in _FUNCTIONS:
+    if _is_call(node):
         yield node
 
 

@@ -1,20 +1,23 @@
 """Reads rows whose columns are in several files: data evolution (FORMAT.md, section 7.6; Java DataEvolutionSplitRead).
 
-The files of a range of row ids hold the same rows in the same order, each some columns. The newest file with a column counts.
+The files of a range of row ids hold the same rows in the same order, each some columns. The newest file with a column counts, and
+of the oldest file the deletion vector, for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import WHOLE, read_part
+from paimon_cli.bucket.deletion_vectors import BucketVectors, live_rows, load_vectors, packed
 from paimon_cli.bucket.schema_evolution import SYSTEM_COLUMNS, ReadColumns
-from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.pieces import PIECES
 
 
@@ -43,11 +46,39 @@ def row_ranges(files: Iterable[DataFileMeta]) -> list[tuple[DataFileMeta, ...]]:
 
 
 def combined_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of the bucket with `columns`, range by range."""
-    if bucket.index_files:
-        raise NotSupported(f"cannot read {context.address}", "it has deletion vectors beside columns in several files")
+    """The rows of the bucket with `columns`, range by range, without those that deletion vectors mark."""
+    vectors = load_vectors(context, bucket)
     for members in row_ranges(bucket.files):
-        yield from _rows_of(context, bucket.bucket_id, members, columns)
+        yield from _live(_rows_of(context, bucket.bucket_id, members, columns), vector_of(members, vectors))
+
+
+def vector_of(members: Sequence[DataFileMeta], vectors: BucketVectors) -> DeletionVector | None:
+    """The vector of a range: that of its oldest file. Raises `DamagedFile` if a newer one has one, which no reader looks at."""
+    check_vectors(members, vectors.by_file)
+    return vectors.of(_oldest(members).file_name)
+
+
+def check_vectors(members: Sequence[DataFileMeta], names: Container[str]) -> None:
+    """Raise `DamagedFile` if a file of a range has a vector (is one of `names`) without being the oldest."""
+    oldest = _oldest(members)
+    for file in members:
+        if file is not oldest and file.file_name in names:
+            why = f"rows are marked in the oldest file with their ids, which is {oldest.file_name}"
+            raise DamagedFile(f"{file.file_name} has a deletion vector, which no reader looks at", why)
+
+
+def _oldest(members: Sequence[DataFileMeta]) -> DataFileMeta:
+    return min(members, key=lambda file: (file.max_sequence_number, file.file_name))
+
+
+def _live(batches: Iterator[pa.RecordBatch], vector: DeletionVector | None) -> Iterator[pa.RecordBatch]:
+    if vector is None:
+        yield from batches
+        return
+    first = 0
+    for batch in batches:
+        yield live_rows(batch, packed(vector.live_rows(batch.num_rows, first)))
+        first += batch.num_rows
 
 
 def _rows_of(

@@ -13,7 +13,7 @@ from paimon_cli.cli.findings_file import ReportFile, check_form
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, EngineName, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say, warn
-from paimon_cli.errors import FINDINGS_EXIT_CODE, UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, Refused, UsageError
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def verify(
         ),
     ] = False,
     engine: Annotated[
-        Literal["auto", "spark", "local", "clickhouse", "starrocks", "trino", "duckdb", "polars"],
+        Literal["auto", "spark", "local", "clickhouse", "starrocks", "trino", "duckdb", "polars", "pypaimon"],
         typer.Option(
             "--engine",
             help="Where the work runs: on Spark, in this process (local), or on Spark only for large amounts of data (auto). "
@@ -56,7 +56,8 @@ def verify(
     ] = "auto",
     list_codes: Annotated[bool, typer.Option("--list", help="List all checks and exit.")] = False,
 ) -> None:
-    """Check the integrity of a table: metadata, files, rows. Changes nothing; exits with 4 on findings.
+    """Check the integrity of a table: metadata, files, rows. Changes nothing; exits with 4 on findings, with 7 if only
+    files outside of the table could not be checked, because your configuration does not allow it.
 
     paimon-cli verify ./wh/shop.db/orders --level full
 
@@ -102,7 +103,15 @@ def verify(
             )
         )
     if found.errors or (found.warnings and fail_on == "warn"):
-        raise typer.Exit(FINDINGS_EXIT_CODE)
+        raise typer.Exit(FINDINGS_EXIT_CODE if _finds_damage(found, fail_on) else Refused.exit_code)
+
+
+def _finds_damage(found: VerifyReport, fail_on: str) -> bool:
+    """Whether something is wrong with the table; what the user's configuration does not allow to open may be sound."""
+    from paimon_cli.invariants.violation import ERROR
+
+    failing = (v.invariant for v in found.violations if v.severity == ERROR or fail_on == "warn")
+    return not all(invariant.of_permission for invariant in failing)
 
 
 _READER_WORDS = {
@@ -189,7 +198,7 @@ def _say_repairs(found: VerifyReport, pasted: str) -> None:
     """The commands that plan repairs: what was found by reading all rows is only repaired if it is asked for by name."""
     from paimon_cli.invariants.violation import ERROR, FULL
 
-    broken = {violation.invariant for violation in found.violations if violation.severity == ERROR}
+    broken = {v.invariant for v in found.violations if v.severity == ERROR and not v.invariant.of_permission}
     by_reading = sorted({invariant.repair for invariant in broken if invariant.repair} if found.level == FULL else ())
     if by_reading:
         say(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.cast_numbers import impossible, per_distinct_value, rounded
-from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataType, DecimalType, TimestampType
+from paimon_cli.datatypes.data_type import DataType, DecimalType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, Timestamp, days_of_month, epoch_day
 from paimon_cli.errors import UsageError
@@ -138,40 +137,6 @@ def _timestamp(text: str, target: TimestampType) -> Timestamp:
     return Timestamp(days * MILLIS_OF_DAY + ((hour * 60 + minute) * 60 + second) * 1000 + millis, nano_of_milli)
 
 
-def possible(texts: pa.StringArray, target: DataType) -> pa.Array:
-    """The texts, with null for each that the cast to `target` refuses. `target`: a time, a number or BOOLEAN."""
-    if target.root == "BOOLEAN":
-        return _where(texts, pc.is_in(pc.utf8_lower(texts), pa.array([*TRUE_TEXTS, *FALSE_TEXTS])))
-    if target.root in INTEGER_ROOTS:
-        texts = _where(texts, _are_whole(texts))
-    parse = _parser(target)
-    return _where(texts, pa.array([text is not None and _parses(parse, text) for text in texts.to_pylist()], pa.bool_()))
-
-
-def _where(texts: pa.Array, fits: pa.Array) -> pa.Array:
-    return pc.if_else(fits, texts, pa.scalar(None, texts.type))
-
-
-def _parses(parse: Callable[[str], object], text: str) -> bool:
-    try:
-        parse(text)
-    except UsageError:
-        return False
-    return True
-
-
-def _parser(target: DataType) -> Callable[[str], object]:
-    """What makes a value of the type of one text. Raises `UsageError`."""
-    match target:
-        case TimestampType():
-            return lambda text: _timestamp(text, target)
-        case DecimalType():
-            return lambda text: _decimal(text, target)
-    if target.root in INTEGER_ROOTS:
-        return lambda text: _in_range(text, target)
-    return {"DATE": _date, "TIME": _time, "DOUBLE": _double, "FLOAT": _single}[target.root]
-
-
 TRUE_TEXTS = ("t", "true", "y", "yes", "1")
 FALSE_TEXTS = ("f", "false", "n", "no", "0")
 _WHOLE = r"^[+-]?[0-9]*(\.[0-9]*)?$"
@@ -183,7 +148,7 @@ _FLOAT = re.compile(
 )
 _MAX_DIGITS = 19
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_JAVA_TRIMMED = "".join(map(chr, range(0x21)))
+JAVA_TRIMMED = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
 
 
@@ -235,8 +200,22 @@ def to_float(array: pa.Array, target: DataType) -> pa.Array:
     return per_distinct_value(array, parse, arrow_type(target))
 
 
+_SPARK_WORDS = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE | re.ASCII)
+
+
+def java_float(text: str, target: DataType) -> float | None:
+    """The DOUBLE or FLOAT of a text as Spark reads it: in any case and with `inf`, else as Java; None if it is none."""
+    trimmed = text.strip(JAVA_TRIMMED)
+    if _SPARK_WORDS.fullmatch(trimmed):
+        return float(trimmed)
+    try:
+        return _double(trimmed) if target.root == "DOUBLE" else _single(trimmed)
+    except UsageError:
+        return None
+
+
 def _double(text: str) -> float:
-    trimmed = text.strip(_JAVA_TRIMMED)
+    trimmed = text.strip(JAVA_TRIMMED)
     match = _FLOAT.fullmatch(trimmed)
     if match is None:
         raise impossible(text, "DOUBLE")
@@ -256,7 +235,7 @@ def _single(text: str) -> float:
     value = _double(text)
     with np.errstate(over="ignore"):
         near = np.float32(value)
-    match = _FLOAT.fullmatch(text.strip(_JAVA_TRIMMED))
+    match = _FLOAT.fullmatch(text.strip(JAVA_TRIMMED))
     if not np.isfinite(near) or float(near) == value or match is None or not match["plain"]:
         return float(near)
     other = np.nextafter(near, np.float32(np.inf if value > near else -np.inf))

@@ -26,6 +26,7 @@ from paimon_cli.datatypes.variant_nodes import (
     NodeKind,
     Primitive,
 )
+from paimon_cli.options.option_text import shortened
 
 MAX_VARIANT_BYTES = 128 << 20
 """Bytes of a value and of its metadata: the limit of Paimon's Java."""
@@ -49,7 +50,7 @@ def variant_of(parsed: Any) -> tuple[bytes, bytes]:
         value = _encoded(parsed, numbers)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    names = [name.encode() for name in numbers]
+    names = [_utf8(name) for name in numbers]
     size = sum(map(len, names))
     width = _width(max(size, len(names)))
     bounds, place = [0], 0
@@ -63,27 +64,40 @@ def variant_of(parsed: Any) -> tuple[bytes, bytes]:
     return value, metadata
 
 
-def variant_of_text(text: str) -> tuple[bytes, bytes]:
-    """The value and metadata of JSON text. Raises `ValueError`."""
+def variant_of_text(text: str, *, shown: bool = False) -> tuple[bytes, bytes]:
+    """The value and metadata of JSON text; `shown`: as `variant_texts` writes it. Raises `ValueError`."""
     try:
+        fraction = _shown_fraction if shown else _fraction
         parsed = json.loads(
-            text, parse_float=_fraction, parse_int=whole_number, parse_constant=_refused, object_pairs_hook=_object
+            text, parse_float=fraction, parse_int=whole_number, parse_constant=_refused, object_pairs_hook=_object
         )
         return variant_of(parsed)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise ValueError(why_no_json(error)) from None
 
 
-def variants_of_texts(texts: pa.StringArray) -> tuple[pa.StructArray, dict[int, str]]:
+def why_no_json(error: json.JSONDecodeError) -> str:
+    """Why a text is no JSON, in other words than those of Python's parser."""
+    if not error.doc.strip():
+        return "the text is empty"
+    rest = error.doc[error.pos :]
+    if not rest.strip():
+        return "it ends too early"
+    return f"at character {error.pos + 1}, {shortened(repr(rest))} does not go on as JSON"
+
+
+def variants_of_texts(texts: pa.StringArray, *, shown: bool = False) -> tuple[pa.StructArray, dict[int, str]]:
     """JSON texts as a column of `arrow_type(VARIANT)`, and why some rows are no JSON; they are null in it. Nulls remain null.
 
-    Equal texts are encoded once.
+    Equal texts are encoded once. `shown`: they are as `variant_texts` writes them, where a DOUBLE has a fraction or an exponent.
     """
     stored = texts.dictionary_encode()
     pairs, wrong = [], dict[int, str]()
     for number, text in enumerate(stored.dictionary.to_pylist()):
         try:
-            pairs.append(variant_of_text(text))
+            pairs.append(variant_of_text(text, shown=shown))
         except ValueError as problem:
             pairs.append((b"", b""))
             wrong[number] = str(problem)
@@ -114,6 +128,11 @@ def _fraction(digits: str) -> Decimal | float:
     return float(digits) if "e" in digits or "E" in digits else Decimal(digits)
 
 
+def _shown_fraction(digits: str) -> Decimal | float:
+    """No DECIMAL is shown with zeros at its end."""
+    return float(digits) if digits.endswith(".0") else _fraction(digits)
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     parsed = dict(pairs)
     if len(parsed) < len(pairs):
@@ -133,7 +152,7 @@ def _encoded(parsed: Any, numbers: dict[str, int]) -> bytes:
         case NoNumber():
             _refused(parsed)
         case str():
-            return _text(parsed.encode())
+            return _text(_utf8(parsed))
         case dict():
             children = [_encoded(child, numbers) for child in _numbered(parsed, numbers)]
             return _object_node(parsed, children, numbers)
@@ -183,6 +202,14 @@ def _double(number: float) -> bytes:
     return _header(Primitive.DOUBLE) + struct.pack("<d", number)
 
 
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise ValueError(f"it holds half a character, \\u{code:04x}, without its other half") from None
+
+
 def _text(encoded: bytes) -> bytes:
     if len(encoded) <= LONGEST_SHORT_TEXT:
         return _header(len(encoded), NodeKind.SHORT_TEXT) + encoded
@@ -192,7 +219,7 @@ def _text(encoded: bytes) -> bytes:
 def _object_node(parsed: dict[str, Any], children: list[bytes], numbers: dict[str, int]) -> bytes:
     """Names are in the order of their bytes; the values are stored as they came."""
     offsets, size = _offsets(children)
-    fields = sorted(zip((name.encode() for name in parsed), (numbers[name] for name in parsed), offsets, strict=True))
+    fields = sorted(zip((_utf8(name) for name in parsed), (numbers[name] for name in parsed), offsets, strict=True))
     width, id_width = _width(size), _width(max((number for _, number, _ in fields), default=0))
     is_large = len(fields) > MOST_SHORT_CHILDREN
     head = _header(is_large << 4 | (id_width - 1) << 2 | (width - 1), NodeKind.OBJECT) + len(fields).to_bytes(

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.cast_from_text import possible
-from paimon_cli.datatypes.column_cast import cast_column
-from paimon_cli.datatypes.data_type import STRING, TIMESTAMP_ROOTS, DataType, NestedType
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.variant_casts import VariantParts, check_target, values_of_parts
 from paimon_cli.datatypes.variant_columns import of_variants
 from paimon_cli.datatypes.variant_leaf_texts import plain_texts
 from paimon_cli.datatypes.variant_node_texts import node_texts
@@ -21,7 +20,7 @@ from paimon_cli.options.option_text import shortened
 Steps = tuple[str | int, ...]
 """The fields (by name) and elements (by number, from 0) that lead to a part."""
 _STEP = re.compile(r"\.([^.\[\]'\"]+)|\['([^']*)'\]|\[\"([^\"]*)\"\]|\[([0-9]{1,9})\]")
-_UTC = r"\+00:00$"
+_PARTS = pa.struct([pa.field("text", pa.string()), pa.field("is_text", pa.bool_())])
 
 
 def parse_variant_path(text: str) -> Steps:
@@ -45,43 +44,31 @@ def variant_get(column: pa.StructArray, steps: Steps, t: DataType, *, tries: boo
     An object or array becomes text as JSON. Raises `DamagedFile`, and `UsageError` for a part that is no value of the type; with
     `tries` such a part is null.
     """
-    if isinstance(t, NestedType):
-        raise UsageError(
-            f"a part of a VARIANT cannot be read as {t.root}", "it is read as a text, a number, a time, or true or false"
-        )
-    texts = of_variants(column, pa.string(), lambda variants: _part_texts(variants, steps))
-    if t.root in TIMESTAMP_ROOTS:
-        texts = pc.replace_substring_regex(texts, _UTC, "")
-    if tries:
-        encoded = texts.dictionary_encode()
-        return _tried(encoded.dictionary, t).take(encoded.indices)
-    try:
-        return cast_column(texts, STRING, t)
-    except UsageError as problem:
-        hint = "read it as a STRING"
-        raise UsageError(f"variant_get: {problem.what}", "this part of a VARIANT is no value of the type", hint) from problem
+    check_target(t)
+    return values_of_parts(parts_at(column, steps), t, tries=tries)
 
 
-def _tried(texts: pa.StringArray, t: DataType) -> pa.Array:
-    """The texts as values of the type; null for those that are none."""
-    try:
-        return cast_column(texts, STRING, t)
-    except UsageError:
-        return cast_column(possible(texts, t), STRING, t)
+def parts_at(column: pa.StructArray, steps: Steps) -> VariantParts:
+    """The part of each VARIANT at a path. Raises `DamagedFile`."""
+    found = of_variants(column, _PARTS, lambda variants: _parts(variants, steps))
+    return VariantParts(found.field("text"), found.field("is_text").fill_null(False).to_numpy(zero_copy_only=False))
 
 
-def _part_texts(variants: Variants, steps: Steps) -> pa.StringArray:
+def _parts(variants: Variants, steps: Steps) -> pa.StructArray:
     level = variants.roots()
     for step in steps:
         level = _below(variants, level, step)
     is_text = (level.kinds == NodeKind.SHORT_TEXT) | ((level.kinds == NodeKind.PRIMITIVE) & (level.details == Primitive.TEXT))
     is_null = (level.kinds == NodeKind.PRIMITIVE) & (level.details == Primitive.NULL)
     texts, others = np.flatnonzero(is_text), np.flatnonzero(~is_text & ~is_null)
-    plain = pc.utf8_trim(node_texts(variants, level.of(others)), '"')  # JSON has quotes around times, bytes and UUIDs
-    found = pa.concat_arrays([plain_texts(variants, level.of(texts)), plain])
+    written = node_texts(variants, level.of(others))
+    has_quotes = pc.starts_with(written, '"')  # JSON has them around times, bytes, UUIDs and NaN
+    found = pa.concat_arrays([plain_texts(variants, level.of(texts)), pc.utf8_trim(written, '"')])
+    kinds = pa.concat_arrays([pa.array(np.ones(len(texts), bool)), has_quotes])
     places = np.full(len(variants.values.starts), -1, np.int64)
     places[level.rows[np.concatenate([texts, others])]] = np.arange(len(found))
-    return found.take(pa.array(places, mask=places < 0))
+    rows = pa.array(places, mask=places < 0)
+    return pa.StructArray.from_arrays([found.take(rows), kinds.take(rows)], fields=list(_PARTS))
 
 
 def _below(variants: Variants, level: NodeLevel, step: str | int) -> NodeLevel:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.file_cache import BranchFiles, FileCache
 from paimon_cli.history.manifest_reader import ManifestReader
@@ -379,6 +379,8 @@ class TableContext:
     def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
         """The path of a data file. Raises `Refused` for one at a place outside of the table that the user does not allow."""
         if file.external_path is None:
+            if self._has_float_partitions:
+                self._expect_directory(partition)
             return self.data_file_path_of(partition, bucket, file.file_name)
         found = self._external(f"data file {file.file_name} of {self.url}", file.external_path)
         if found.rpartition("/")[2] != file.file_name:
@@ -429,6 +431,28 @@ class TableContext:
         if found is None:
             raise place_not_allowed(what, recorded)
         return found
+
+    @cached_property
+    def _has_float_partitions(self) -> bool:
+        return any(t.root in FLOATING_ROOTS for t in self.partition_types)
+
+    @cached_property
+    def _found_directories(self) -> set[bytes]:
+        return set()
+
+    def _expect_directory(self, partition: bytes) -> None:
+        """Raise `NotSupported` if a partition of FLOAT or DOUBLE has another directory than Java would give it.
+
+        Its files are not missing then: engines spell such numbers in different ways.
+        """
+        if partition in self._found_directories:
+            return
+        path = self.partition_path_of(partition)
+        if not self.storage.list_directory(f"{self.data_root}/{path}"):
+            why = "engines spell FLOAT and DOUBLE in names of directories in different ways, and Java's way leads to none"
+            hint = "read the table with the engine that wrote it, and copy its rows into one with partitions of DECIMAL or STRING"
+            raise NotSupported(f"cannot find the directory of partition {path} of {self.address}", why, hint)
+        self._found_directories.add(partition)
 
     def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:
         """The path of a file in the table's own directory of a bucket, by its name."""

@@ -31,7 +31,7 @@ from paimon_cli.datatypes.data_type import (
     VariantType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.variant_building import NoNumber, whole_number
+from paimon_cli.datatypes.variant_building import NoNumber, whole_number, why_no_json
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.faults import (
     KEY_IS_MISSING,
@@ -356,7 +356,8 @@ def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_ar
         try:
             return json.loads(text, parse_float=Decimal, parse_constant=NoNumber)
         except (ValueError, RecursionError) as problem:
-            why = TOO_DEEP if isinstance(problem, RecursionError) else problem
+            why = why_no_json(problem) if isinstance(problem, json.JSONDecodeError) else problem
+            why = TOO_DEEP if isinstance(problem, RecursionError) else why
             raise ValueError(f"{type_to_sql(t)} is written as JSON: {why}") from problem
 
     null_texts = {"", *form.null_values}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from paimon_cli.bucket.combined_columns import row_ranges
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file
@@ -43,6 +44,7 @@ class Obstacle:
     OVERLAP = "needs-merge"
     DELETES = "deleted-rows"
     VECTORS = "deletion-vectors"
+    VECTORS_64 = "deletion-vectors-of-64-bits"
     INVISIBLE = "not-visible-yet"
     WAITING = "waiting-for-buckets"
     COLUMNS = "older-columns"
@@ -58,6 +60,7 @@ _MEANINGS = {
     Obstacle.OVERLAP: "files hold several versions of a key, of which only the newest counts",
     Obstacle.DELETES: "files hold rows that delete their key, and look like any others",
     Obstacle.VECTORS: "rows that deletion vectors mark as deleted are still in the files",
+    Obstacle.VECTORS_64: "deletion vectors are bitmaps of 64 bits (deletion-vectors.bitmap64)",
     Obstacle.INVISIBLE: "files of level 0, whose rows show only when they have been compacted",
     Obstacle.WAITING: "rows that wait for their buckets, and show only when they have been compacted",
     Obstacle.COMBINED: "files hold single columns of rows whose other columns are in other files",
@@ -70,7 +73,16 @@ _MEANINGS = {
 }
 FINE_WITH_A_SCHEMA = frozenset({Obstacle.ADDED})
 """What only readers that take the columns from the files themselves get wrong: others fill columns with nulls, which is right."""
-MENDED_BY_COMPACTION = {Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.VECTORS, Obstacle.INVISIBLE, Obstacle.WAITING}
+ONLY_FOR_ENGINES = frozenset({Obstacle.VECTORS_64})
+"""What matters only to readers that know deletion vectors; others are wrong about all of them."""
+MENDED_BY_COMPACTION = {
+    Obstacle.OVERLAP,
+    Obstacle.DELETES,
+    Obstacle.VECTORS,
+    Obstacle.VECTORS_64,
+    Obstacle.INVISIBLE,
+    Obstacle.WAITING,
+}
 
 
 @dataclass
@@ -158,6 +170,8 @@ def _problems(context: TableContext, bucket: BucketFiles) -> Iterator[tuple[str,
         vector = vectors.of(file.file_name)
         if vector is not None and len(vector.positions):
             yield Obstacle.VECTORS, file, len(vector.positions)
+            if isinstance(vector.positions, BitMap64):
+                yield Obstacle.VECTORS_64, file, len(vector.positions)
     if context.mode.combines_columns:
         combined = (members for members in row_ranges(bucket.files) if len(members) > 1)
         yield from ((Obstacle.COMBINED, file, file.row_count) for members in combined for file in members)

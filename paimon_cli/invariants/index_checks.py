@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paimon_cli.bucket.combined_columns import check_vectors, row_ranges
 from paimon_cli.errors import DamagedFile
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
@@ -139,6 +140,8 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
             recorded = entry.index_file.row_count
             yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, but its metadata says {recorded}")
         return
+    if version.context.mode.combines_columns:
+        yield from _vectors_that_do_not_count(version, entry)
     rows = {e.file.file_name: e.file.row_count for e in version.at(entry.bucket_id)}
     for vector in entry.index_file.deletion_vector_ranges or ():
         path = version.index_path(entry)
@@ -156,3 +159,12 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
                 path,
                 f"marks {len(positions)} rows of {vector.data_file_name}, but its metadata says {vector.cardinality}",
             )
+
+
+def _vectors_that_do_not_count(version: Version, entry: IndexManifestEntry) -> Iterator[Violation]:
+    names = {vector.data_file_name for vector in entry.index_file.deletion_vector_ranges or ()}
+    try:
+        for members in row_ranges(e.file for e in version.at(entry.bucket_id)):
+            check_vectors(members, names)
+    except DamagedFile as error:
+        yield Violation("PV040", version.index_path(entry), str(error))

@@ -10,7 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from paimon_cli.errors import UsageError
-from paimon_cli.invariants.foreign_reads import FINE_WITH_A_SCHEMA, ForeignReadReport, Obstacle, ReaderVerdict
+from paimon_cli.invariants.foreign_reads import (
+    FINE_WITH_A_SCHEMA,
+    ONLY_FOR_ENGINES,
+    ForeignReadReport,
+    Obstacle,
+    ReaderVerdict,
+)
 
 _MERGED = frozenset({Obstacle.OVERLAP, Obstacle.DELETES, Obstacle.INVISIBLE, Obstacle.WAITING})
 _ALL = frozenset(value for name, value in vars(Obstacle).items() if name.isupper())
@@ -79,6 +85,14 @@ KNOWN_READERS: dict[str, tuple[KnownReader, ...]] = {
             advice="it takes the files as they are; of a table with partitions, read them with hive_partitioning = false",
         ),
     ),
+    "pypaimon": (
+        KnownReader(
+            "pypaimon",
+            "2.1",
+            refuses=frozenset({Obstacle.VECTORS_64}),
+            advice="it reads vectors of 32 bits: set deletion-vectors.bitmap64 = false, and compact the whole table",
+        ),
+    ),
     "polars": (
         KnownReader(
             "Polars' scan_parquet",
@@ -97,7 +111,8 @@ def judged(report: ForeignReadReport, engine: str | None) -> ForeignReadReport:
     `UsageError` for an engine that is not known.
     """
     if engine is None:
-        return replace(report, findings=[finding for finding in report.findings if finding.code not in FINE_WITH_A_SCHEMA])
+        left_out = FINE_WITH_A_SCHEMA | ONLY_FOR_ENGINES
+        return replace(report, findings=[finding for finding in report.findings if finding.code not in left_out])
     if engine not in KNOWN_READERS:
         raise UsageError(f"nothing is known about '{engine}' as a reader", f"known: {', '.join(KNOWN_READERS)}")
     met = [finding.code for finding in report.findings]

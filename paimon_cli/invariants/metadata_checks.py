@@ -15,7 +15,8 @@ from paimon_cli.metadata.manifests import inlined_lists
 from paimon_cli.metadata.partition_ranges import PartitionRange
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.storage.redaction import shown_name
+from paimon_cli.storage.external_storage import place_not_allowed
+from paimon_cli.storage.redaction import shown_name, without_login
 
 declare(
     Invariant(
@@ -86,16 +87,28 @@ def buckets_are_valid(version: Version) -> Iterator[Violation]:
             yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {entry.total_buckets}: {version.label(entry)}")
 
 
-@OF_VERSION.check(Invariant("PV028", CheckGroup.STORED, META, "no file lies at a place outside of the table that is not allowed"))
+@OF_VERSION.check(
+    Invariant(
+        "PV028",
+        CheckGroup.STORED,
+        META,
+        "no file lies at a place outside of the table that is not allowed",
+        of_permission=True,
+    )
+)
 def files_lie_inside(version: Version) -> Iterator[Violation]:
-    """PV028: data files may lie where the user's configuration allows it (`external-paths.allowed`), index files nowhere else."""
+    """PV028: data files may lie where the user's configuration allows it (`external-paths.allowed`), index files nowhere else.
+
+    What may not be opened is not checked, so this is no success; but it is no damage either, and nothing is to be repaired.
+    """
     for entry in version.fresh:
         if not version.context.can_open(entry.file):
-            yield Violation("PV028", version.path, f"{entry.file.file_name} has the external path {entry.file.external_path!r}")
+            refused = place_not_allowed(f"data file {entry.file.file_name}", str(entry.file.external_path))
+            yield Violation("PV028", version.path, f"{refused.what}, and was not checked: {refused.why}; {refused.hint}")
     for index in version.index_entries:
-        if index.index_file.external_path is not None:
-            what = index.index_file
-            yield Violation("PV028", version.path, f"{what.file_name} has the external path {what.external_path!r}")
+        if (recorded := index.index_file.external_path) is not None:
+            what = f"index file {index.index_file.file_name} lies outside of the table, at {without_login(recorded)}"
+            yield Violation("PV028", version.path, f"{what}, and was not checked: index files are read from the table only")
 
 
 @OF_VERSION.check(Invariant("PV029", CheckGroup.CHAIN, META, "a data file is live in one bucket and at one level only"))

@@ -338,12 +338,16 @@ class ColumnRanges:
                 yield "PV037", f"column {field.name} holds values outside of {ends}, the range in its {what}"
 
     def _covers(self, field: DataField, low: Any, high: Any) -> bool:
-        """Whether the bounds cover the values. NaN is not a bound: some writers start with NaN and never replace it."""
+        """Whether the bounds cover the values. NaN is not a bound: some writers start with NaN and never replace it. A bound of
+        zero covers both zeros: some writers order them, as Java does, others do not.
+        """
         ends = self._ends.get(field.name)
         if ends is None:
             return True
         if field.type.root == "CHAR":  # ORC's own statistics include the padding, the rows that it returns do not
             ends, low, high = (ends[0].rstrip(" "), ends[1].rstrip(" ")), low and low.rstrip(" "), high and high.rstrip(" ")
+        if field.type.root in FLOATS:
+            low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high
         above = low is not None and low == low and ends[0] < _as_rows(field, low)
         below = high is not None and high == high and ends[1] > _as_rows(field, high)
         return not (above or below)

@@ -14,7 +14,7 @@ from paimon_cli.invariants.scopes import OF_HISTORY, OF_REFERENCES, OF_STEP, OF_
 from paimon_cli.invariants.version import FileFacts, Version
 from paimon_cli.invariants.violation import FILES, LOST_SNAPSHOTS, META, WARNING, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import EntryKind
-from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER, CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPTIONS
 
@@ -289,7 +289,11 @@ def _holds_versions(context: TableContext, directory: str) -> bool:
     Invariant("PV052", CheckGroup.REFERENCES, META, "every consumer points at an existing snapshot, or at the next one")
 )
 def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
-    """PV052. A consumer before the oldest snapshot has lost changes; one after the next snapshot protects nothing."""
+    """PV052. A consumer before the oldest snapshot has lost changes; one after the next snapshot protects nothing.
+
+    Those of backups may stand anywhere: one that has ended keeps nothing, a rollback of Java leaves one behind, and the next
+    backup finds out itself what it has copied.
+    """
     ids = context.snapshots.ids()
     for status in context.storage.list_directory(context.layout.consumer_directory):
         if not status.name.startswith(CONSUMER_PREFIX) or status.is_directory:
@@ -306,6 +310,8 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
             continue
         if not isinstance(following, int) or isinstance(following, bool):
             yield Violation("PV052", status.path, f"names {following!r}, no snapshot")
+        elif status.name.startswith(f"{CONSUMER_PREFIX}{BACKUP_CONSUMER}"):
+            continue
         elif ids and not ids[0] <= following <= ids[-1] + 1:
             yield Violation("PV052", status.path, f"points at snapshot {following}, but the table has {ids[0]} to {ids[-1]}")
 

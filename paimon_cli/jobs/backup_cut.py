@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import NotSupported, PaimonError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.retention import BACKUP_CONSUMER, write_consumer
+from paimon_cli.maintain.retention import write_consumer
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER
 
 _RENEWED_SECONDS = 60.0
 

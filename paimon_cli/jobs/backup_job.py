@@ -33,9 +33,10 @@ from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_change
 from paimon_cli.maintain.expire_snapshots import carry_out, plan_expiry
 from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.needed_files import all_ids
-from paimon_cli.maintain.retention import BACKUP_CONSUMER, Retention
+from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import plan_removal, remove_tags
 from paimon_cli.metadata.table_layout import (
+    BACKUP_CONSUMER,
     CONSUMER_PREFIX,
     MAIN_BRANCH,
     SCHEMA_PREFIX,

@@ -27,6 +27,7 @@ from paimon_cli.maintain.removed_versions import (
     record_removal,
     withdrawn_on_conflict,
 )
+from paimon_cli.maintain.retention import keep_for_backups
 from paimon_cli.maintain.rollback import remove_snapshots
 from paimon_cli.maintain.tags import snapshot_and_holder, text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot, Tag
@@ -303,6 +304,7 @@ def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) 
     newest = plan.added[-1] if plan.added else plan.common or 0
     later = [number for number in reversed(plan.discarded_ids) if number > newest]
     storage = main.storage
+    keep_for_backups(main, plan.common or 0)
     storage.overwrite(main.layout.latest_hint, str(plan.common or newest).encode())
     remove_snapshots(main, later, newest)
     for number in reversed(plan.added):

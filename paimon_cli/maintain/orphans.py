@@ -180,9 +180,9 @@ def find_orphans(context: TableContext, older_than: int, force: bool = False, ex
     """
     young = context.clock.now_millis() - DAY_MILLIS
     if older_than > young and not force:
-        what = "files younger than a day may belong to a commit in progress"
-        hint = "--force also deletes younger files, and with them the rows of jobs that are writing; use it only while none is"
-        raise Refused("orphans must be at least a day old", what, hint)
+        what = "they may belong to a commit in progress"
+        hint = "--older-than 1d; or --force, which deletes the rows of jobs that are writing, too: only while none is"
+        raise Refused("files younger than a day are not deleted as orphans", what, hint)
     candidates = list_candidates(context, older_than, external_paths)
     used = UsedNames(context, older_than)
     versions = used.refresh()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, TAG_PREFIX, is_plain_name
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER, CONSUMER_PREFIX, TAG_PREFIX, is_plain_name
 from paimon_cli.options.option_text import did_you_mean
 from paimon_cli.options.table_options import TableOptions
 
@@ -60,8 +61,6 @@ def consumers(context: TableContext) -> list[Consumer]:
     return sorted(found, key=lambda consumer: consumer.name)
 
 
-BACKUP_CONSUMER = "paimon-cli-backup-"
-"""How the names of the consumers begin by which backups keep the snapshots that they have not copied yet."""
 BACKUP_MILLIS = 14 * 86_400_000
 """For how long after its last run a backup keeps snapshots: one that is never run again must not keep all of them."""
 
@@ -214,6 +213,22 @@ def write_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
     text = json.dumps({"nextSnapshot": next_snapshot}, separators=(",", " : "))
     context.storage.overwrite(context.layout.consumer(name), f"{{\n  {text[1:-1]}\n}}".encode())
     return Consumer(name, next_snapshot, context.clock.now_millis())
+
+
+def keep_for_backups(context: TableContext, newest: int) -> None:
+    """Let backups keep all after the snapshot `newest` when later ones go: those that take their numbers are not copied yet.
+
+    A backup that has ended keeps nothing. Other consumers stay as they are, as in Java: only their readers know where they are.
+    """
+    given_up = context.clock.now_millis() - BACKUP_MILLIS
+    for status in context.storage.list_directory(context.layout.consumer_directory):
+        name = status.name.removeprefix(CONSUMER_PREFIX)
+        if not name.startswith(BACKUP_CONSUMER) or status.is_directory or status.modified_millis < given_up:
+            continue
+        with suppress(DamagedFile):  # the next backup writes it again
+            content = _read(context, status.path)
+            if content is not None and _next_snapshot(content, status.path) > newest:
+                write_consumer(context, name, newest)
 
 
 def remove_consumer(context: TableContext, name: str) -> None:

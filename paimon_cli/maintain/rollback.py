@@ -24,6 +24,7 @@ from paimon_cli.maintain.removed_versions import (
     record_removal,
     withdrawn_on_conflict,
 )
+from paimon_cli.maintain.retention import keep_for_backups
 from paimon_cli.maintain.tags import tags_above, text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.capabilities import ServesVersions, keep_deleted
@@ -121,6 +122,7 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     if plan.restored is not None:
         _restore_snapshot(context, plan.target, plan.restored)
     record = record_removal(context, ROLLBACK, plan.discarded)
+    keep_for_backups(context, target)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
     with withdrawn_on_conflict(context, record):

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli import Catalog
+from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.datatypes.variant_path import variant_get
 from paimon_cli.errors import PaimonError, UsageError
 
 DOCUMENTS = ['{"a": {"b": 5}, "s": "x"}', '{"a": {"b": 7.25}, "o": {"it\'s": [1]}}', "[1]", None]
@@ -36,6 +38,9 @@ def catalog(tmp_path: Path) -> Catalog:
         ("SELECT count(*) FROM d.t WHERE variant_get(v, '$[0]', 'bigint') = 1", [1]),
         ("SELECT k FROM d.t WHERE v IS NULL", [3]),
         ("SELECT k FROM d.t WHERE v = '[1]'", [2]),
+        ("SELECT k FROM d.t WHERE variant_get(v, '$.s') = 'x'", [0]),
+        ("SELECT parse_json('{\"n\": [1]}') ->> '$.n[0]'", ["1"]),
+        ("SELECT variant_get(parse_json('{\"n\": \"5\"}'), '$.n', 'INT')", [5]),
     ],
 )
 def test_queries(catalog: Catalog, query: str, found: list[Any]) -> None:
@@ -131,3 +136,89 @@ def test_numbers_of_more_digits_than_python_reads(catalog: Catalog) -> None:
         assert catalog.sql(query).to_arrow().column(0).to_pylist() == [found]
         where = f"try_variant_get(v, '$.{name}', 'INT') = 7"
         assert catalog.table("d.t").scan(where=where).to_arrow().num_rows == (found is not None)
+
+
+TYPES = ["INT", "BIGINT", "TINYINT", "DOUBLE", "FLOAT", "DECIMAL(10, 2)", "DECIMAL(38, 18)", "STRING", "BOOLEAN", "DATE"]
+TYPES += [
+    "TIMESTAMP(0)",
+    "TIMESTAMP(3)",
+    "TIMESTAMP(6)",
+    "TIMESTAMP(9)",
+    "TIMESTAMP_LTZ(6)",
+    "TIMESTAMP_LTZ(3)",
+    "TIMESTAMP(1)",
+    "TIME",
+    "BYTES",
+    "VARCHAR(3)",
+]
+
+
+@pytest.mark.parametrize("t", TYPES)
+def test_a_query_and_a_condition_have_the_same_parts(tmp_path: Path, t: str) -> None:
+    """Also of values that JSON does not have, and of numbers that JSON of DuckDB rounds."""
+    numbers = [
+        "1",
+        "1.5",
+        "1e-42",
+        "1e-11",
+        "0.00000000001",
+        "1e10",
+        "1e300",
+        "1.999999999999999999999",
+        "123456789.12345",
+        "-0.0",
+    ]
+    numbers += ["12345678901234567890.12", "0.30000000000000004", "9223372036854775807", "-9223372036854775808.5", "1767261600"]
+    texts = ["5", " 5 ", "5.7", "1e3", "NaN", "inf", "true", "T", "", "null", "2026-01-01", "2026-01-01T10:00:00.1234567Z"]
+    texts += [
+        "2026-01-01 10:00 Europe/Berlin",
+        "12026-01-01",
+        'a"\\u0001\u00e9',
+        "{",
+        "[1]",
+        "10:00:00",
+        "1.99999999999999999999",
+    ]
+    others = ["null", "true", "false", "[]", '[1,1e5,"\\u001f",1.10]', '{"b":1.999999999999999999999,"c":{"d":1e-9}}']
+    documents = [f'{{"p": {part}}}' for part in [*numbers, *map(json.dumps, texts), *others]]
+    documents += ["1", "[1]", '{"q":1}', '{"p": 1.5, "q": 1.99999999999999999999}', '{"p": 5, "q": "12345678901234567890.5"}']
+    catalog = Catalog(str(tmp_path / "wh"))
+    table = catalog.create_table("d.t", columns=["k INT NOT NULL", "v VARIANT"], primary_key=["k"], bucket=1)
+    table.write(pa.table({"k": pa.array(range(len(documents)), pa.int32()), "v": documents}))
+    stored = table.scan(order_by="k").to_arrow()["v"].combine_chunks()
+    found = variant_get(stored, ("p",), parse_sql_type(t), tries=True)
+    queried = catalog.sql(f"SELECT try_variant_get(v, '$.p', '{t}') AS x FROM d.t ORDER BY k").to_arrow()["x"].combine_chunks()
+    assert found.null_count < len(documents)
+    assert queried.cast(found.type).equals(found) or _bits(queried.cast(found.type)) == _bits(found)
+    for where in (f"try_variant_get(v, '$.p', '{t}') IS NOT NULL", "try_variant_get(v, '$.p') = '5'"):
+        keys = catalog.sql(f"SELECT k FROM d.t WHERE {where}").to_arrow()["k"].to_pylist()
+        assert sorted(keys) == sorted(table.scan(where=where).to_arrow()["k"].to_pylist())
+
+
+def _bits(values: pa.Array) -> list[str]:
+    """NaN equals NaN."""
+    return [str(value.as_py()) for value in values]
+
+
+def test_a_change_takes_the_rows_that_a_query_shows(catalog: Catalog) -> None:
+    documents = [{"n": "1e3"}, {"n": " 5 "}, {"n": 1e-42}, {"n": 2**63 - 1}, {"n": "NaN"}]
+    catalog.table("d.t").write([{"k": 10 + k, "v": document} for k, document in enumerate(documents)])
+    parts = "try_variant_get(v, '$.n', 'INT') = 5 OR try_variant_get(v, '$.n', 'DECIMAL(38, 2)') = 0"
+    parts += " OR try_variant_get(v, '$.n', 'TIMESTAMP') IS NOT NULL"
+    assert sorted(catalog.sql(f"SELECT k FROM d.t WHERE {parts}").to_arrow()["k"].to_pylist()) == [11, 12]
+    assert catalog.table("d.t").scan(where=parts).count() == 2
+    catalog.sql(f"DELETE FROM d.t WHERE {parts}")
+    assert sorted(catalog.sql("SELECT k FROM d.t WHERE k >= 10").to_arrow()["k"].to_pylist()) == [10, 13, 14]
+
+
+def test_the_error_of_a_part_is_that_of_a_condition(catalog: Catalog) -> None:
+    with pytest.raises(UsageError) as of_query:
+        catalog.sql("SELECT k FROM d.t WHERE variant_get(v, '$.s', 'int') = 1").to_arrow()
+    with pytest.raises(UsageError) as of_condition:
+        catalog.table("d.t").scan(where="variant_get(v, '$.s', 'int') = 1").to_arrow()
+    assert of_query.value.what == of_condition.value.what
+
+
+def test_a_text_that_is_no_json(catalog: Catalog) -> None:
+    with pytest.raises(UsageError, match="JSON"):
+        catalog.sql("SELECT parse_json('{')").to_arrow()

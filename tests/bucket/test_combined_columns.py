@@ -6,25 +6,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paimon_cli import Table
 from paimon_cli.bucket.combined_columns import row_ranges
+from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.cli.scan_view import headline
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.foreign_reads import foreign_read_report
 from paimon_cli.invariants.known_readers import judged
 from paimon_cli.jobs.row_scan import Increment, ReadRequest, plan_rows
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, FileChanges
+from paimon_cli.metadata.snapshot import Snapshot
 from tests.commit.commit_tables import data_file
 from tests.pieces import injected
 from tests.tables import make_table, write
 
 COLUMNS = {"id": "INT", "v": "STRING", "n": "BIGINT"}
+EVOLVES = '"data-evolution.enabled" : "true", '
 TRACKED = {"row-tracking.enabled": "true"}
 
 
@@ -52,7 +57,7 @@ def evolved(tmp_path: Path) -> TableContext:
     add_column(context, "n", [10 * n for n in range(5)])
     add_column(context, "v", [f"x{n}" for n in range(5)])
     path = tmp_path / "t/schema/schema-0"
-    path.write_text(path.read_text().replace('"row-tracking', '"data-evolution.enabled" : "true", "row-tracking', 1))
+    path.write_text(path.read_text().replace('"row-tracking', f'{EVOLVES}"row-tracking', 1))
     return TableContext.open(context.url)
 
 
@@ -116,6 +121,56 @@ def test_maintenance_does_what_it_can(evolved: TableContext) -> None:
     assert read(TableContext.open(evolved.url)) == ROWS
     with pytest.raises(NotSupported):
         table.compact()
+
+
+def mark(evolved: TableContext, name: str, positions: list[int]) -> None:
+    """Commit a deletion vector of a data file, as pypaimon does."""
+    path = Path(evolved.url) / "schema/schema-0"
+    schema = path.read_text()
+    path.write_text(schema.replace(EVOLVES, ""))
+    context = TableContext.open(evolved.url)
+    (bucket,) = bucket_files(context, latest(context)).values()
+    vectors = ChangedVectors(context, bucket, "stamp-0")
+    vectors.mark(name, np.array(positions))
+    removed, added = vectors.write(frozenset(file.file_name for file in bucket.files))
+    changes = FileChanges(removed_indexes=removed, added_indexes=added)
+    Committer(context).commit([CommitMessage(*bucket.bucket_id, -1, append=changes)], fresh_identity(context))
+    path.write_text(schema)
+
+
+def latest(context: TableContext) -> Snapshot:
+    found = context.snapshot()
+    assert found is not None
+    return found
+
+
+def range_of(context: TableContext, first: int) -> list[str]:
+    """The files with the rows from an id on, the newest first."""
+    found = row_ranges(entry.file for entry in context.manifests.live_entries(latest(context)))
+    return next([file.file_name for file in members] for members in found if members[0].first_row_id == first)
+
+
+def test_vectors_of_the_oldest_file_mark_the_rows_of_all(evolved: TableContext) -> None:
+    for first, positions in ((0, [1, 2]), (5, [0]), (0, [4])):
+        mark(evolved, range_of(evolved, first)[-1], positions)
+    left = [row for row in ROWS if row["id"] not in (1, 2, 4, 5)]
+    assert read(evolved) == left
+    assert read(evolved, columns=["n", "_ROW_ID"]) == [{"n": row["n"], "_ROW_ID": row["id"]} for row in left]
+    assert read(evolved, where="v = 'x3'") == [ROWS[3]] and read(evolved, where="v = 'x4'") == []
+    assert plan_rows(evolved, ReadRequest()).count() == 3
+    assert read(evolved, snapshot=5) == ROWS
+    with injected(2):
+        assert read(evolved) == left
+    assert list(check_table(evolved)) == []
+    explained = Table.open(evolved.url).scan().explain()
+    assert (explained.vector_rows, explained.rows) == (4, 7)
+
+
+def test_a_vector_of_a_newer_file_is_damage(evolved: TableContext) -> None:
+    mark(evolved, range_of(evolved, 0)[0], [1])
+    with pytest.raises(DamagedFile, match="no reader looks at"):
+        read(evolved)
+    assert [violation.code for violation in check_table(evolved, rows=True)] == ["PV040"]
 
 
 def test_which_readers_do_not_combine(evolved: TableContext) -> None:

@@ -170,6 +170,7 @@ def test_whether_readers_of_plain_files_are_right(run: Run, tmp_path: Path) -> N
         ("polars", 4, ["wrong"]),
         ("starrocks", 0, ["right", "right"]),
         ("trino", 0, ["right"]),
+        ("pypaimon", 0, ["right"]),
     ],
 )
 def test_readers_of_other_engines_are_judged_by_what_is_known_of_them(

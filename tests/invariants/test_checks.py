@@ -12,6 +12,9 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_json
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
@@ -19,6 +22,7 @@ from paimon_cli.invariants import violation as violations
 from paimon_cli.invariants.check import INVARIANTS, check_rows, check_table
 from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.invariants.repair_steps import RepairKind
+from paimon_cli.invariants.row_checks import ColumnRanges
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import ERROR, META, WARNING, Invariant, Violation, declare, next_code
@@ -28,7 +32,14 @@ from paimon_cli.maintain.expire_snapshots import plan_expiry
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.used_names import UsedNames
-from paimon_cli.metadata.data_file import EMPTY_ROW, DeletionVectorRange, EntryKind, IndexFileMeta, IndexManifestEntry
+from paimon_cli.metadata.data_file import (
+    EMPTY_ROW,
+    DeletionVectorRange,
+    EntryKind,
+    IndexFileMeta,
+    IndexManifestEntry,
+    SimpleStats,
+)
 from paimon_cli.metadata.snapshot import COMPACT
 from tests import tables
 from tests.commit.commit_tables import data_file, make_table
@@ -368,3 +379,24 @@ def test_the_changelog_of_a_tagged_snapshot_expires_with_the_snapshot(tmp_path: 
     assert table.expire(retain_max=1, retain_min=1).removed == ("1", "2")
     assert table.verify(level="full").violations == []
     assert table.scan(tag="first").count() == 1
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize(
+    ("values", "low", "high", "found"),
+    [
+        ([0.0, -0.0], 0.0, 0.0, []),
+        ([0.0, -0.0], -0.0, -0.0, []),
+        ([-0.0, 1.5], 0.0, 1.5, []),
+        ([-1.0, 0.0], 0.0, 0.0, ["PV037"]),
+        ([-0.0, 1.5], 0.0, 0.0, ["PV037"]),
+    ],
+)
+def test_a_bound_of_zero_covers_both_zeros(kind: str, values: list[float], low: float, high: float, found: list[str]) -> None:
+    """Java orders them; pypaimon, like Parquet's own statistics, does not."""
+    field = DataField(0, "f", parse_sql_type(kind))
+    ranges = ColumnRanges([field])
+    ranges.add(pa.RecordBatch.from_arrays([pa.array(values, arrow_type(field.type))], names=["f"]))
+    stats = SimpleStats(serialize_row([low], [field.type]), serialize_row([high], [field.type]), (0,))
+    file = replace(data_file("f", rows=len(values)), value_stats=stats)
+    assert [code for code, _ in ranges.differences(file, ())] == found

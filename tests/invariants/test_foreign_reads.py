@@ -10,6 +10,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
+import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.history.live_files import bucket_files
@@ -86,6 +87,18 @@ def test_vectors_and_rows_that_are_not_visible_yet(tmp_path: Path) -> None:
     appended.delete(where="id = 2")
     assert codes(appended) == ["deletion-vectors"]
     assert appended.foreign_reads().findings[0].rows == 1
+
+
+@pytest.mark.parametrize(("wide", "result"), [("true", "refused"), ("false", "right")])
+def test_vectors_of_64_bits_are_not_for_pypaimon(tmp_path: Path, wide: str, result: str) -> None:
+    table = table_of(tmp_path / "t", key=None, **{"deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": wide})
+    write(table, [1, 2, 3], "a")
+    table.delete(where="id = 2")
+    assert codes(table) == ["deletion-vectors"], "of which a plain reader knows none"
+    assert [reader.result for reader in table.foreign_reads(engine="pypaimon").readers] == [result]
+    assert {reader.result for reader in table.foreign_reads(engine="starrocks").readers} == {"wrong", "right"}
+    table.compact(strategy="full")
+    assert [reader.result for reader in table.foreign_reads(engine="pypaimon").readers] == ["right"]
 
 
 def test_columns_that_were_renamed_since(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.snapshot_checks import consumers_stand_somewhere
 from paimon_cli.jobs.backup_job import ROLLED_BACK, WRITTEN_HERE
 from paimon_cli.jobs.backup_records import BackupRecords
 from paimon_cli.jobs.copy_claim import LEASE, LEASE_MILLIS
@@ -30,9 +31,10 @@ from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.maintain.branches import create_branch, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
-from paimon_cli.maintain.retention import BACKUP_CONSUMER, BACKUP_MILLIS, Retention, consumers, reset_consumer
+from paimon_cli.maintain.retention import BACKUP_MILLIS, Retention, consumers, remove_consumer, reset_consumer, write_consumer
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER
 from paimon_cli.requests.backup import RestoreOptions
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.injected import SystemClock
@@ -329,6 +331,45 @@ def test_what_was_rolled_back_is_set_aside(tmp_path: Path) -> None:
     assert {n: rows(aside, snapshot_id=n) for n in aside.snapshots.ids()} == lost
     check_whole(aside)
     assert backup(table, copy).set_aside == ()
+
+
+def test_after_a_rollback_a_backup_keeps_what_takes_the_numbers(tmp_path: Path) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 3)
+    backup(table, copy)
+    roll_back(table, plan_rollback(table, find_target(table, "1")), delete_files(table))
+    assert not list(consumers_stand_somewhere(table))
+    fill(table, 4, first=50)
+    expire_snapshots(table, ALL_BUT_ONE)
+    summary = backup(table, copy)
+    assert summary.gaps == () and opened(copy).snapshots.ids() == list(range(1, (table.snapshots.latest_id() or 0) + 1))
+    assert rows(opened(copy)) == rows(table)
+    check_whole(opened(copy))
+    assert not list(consumers_stand_somewhere(table))
+
+
+def test_the_place_of_a_backup_is_no_damage(tmp_path: Path) -> None:
+    """Java rolls back without it, and expires what a backup that has ended does not keep any more."""
+    table = new_table(tmp_path)
+    fill(table, 3)
+    backup(table, tmp_path / "copy")
+    (consumer,) = consumers(table)
+    for place in (0, 50):
+        write_consumer(table, consumer.name, place)
+        assert not list(consumers_stand_somewhere(table))
+        write_consumer(table, "reader", place)
+        assert [violation.code for violation in consumers_stand_somewhere(table)] == ["PV052"]
+        remove_consumer(table, "reader")
+
+
+def test_a_rollback_does_not_revive_a_backup_that_has_ended(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    fill(table, 3)
+    backup(table, tmp_path / "copy")
+    (before,) = consumers(table)
+    later = replace(table, clock=ShiftedClock(BACKUP_MILLIS + 60_000))
+    roll_back(later, plan_rollback(later, find_target(later, "1")), delete_files(later))
+    assert consumers(table) == [before]
 
 
 @pytest.mark.parametrize("branch", ["main", "try"])

@@ -107,6 +107,27 @@ def test_python_texts_are_json(tmp_path: Path) -> None:
         table.write([{"k": 5, "v": "{"}])
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "it ends too early"),
+        (" ", "the text is empty"),
+        ('{"a": nope}', r"at character 7, 'nope}' does not go on as JSON"),
+        (r'"\ud800"', r"half a character, \ud800"),
+        (r'{"\ud800": 1}', r"half a character, \ud800"),
+    ],
+)
+def test_what_is_no_json_is_said_without_words_of_python(tmp_path: Path, text: str, why: str) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "v VARIANT", "a ARRAY<INT>"], bucket=-1)
+    with pytest.raises(BadInput) as refused:
+        table.write([{"k": 5, "v": text}])
+    assert why in refused.value.message and "codec" not in refused.value.message
+    (tmp_path / "in.csv").write_text("k,v,a\n1,nope,[1\n")
+    with pytest.raises(BadInput) as refused:
+        table.write(str(tmp_path / "in.csv"))
+    assert "Expecting" not in refused.value.message and "does not go on as JSON" in refused.value.message
+
+
 def test_bytes_that_are_no_variant_are_not_written(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "v VARIANT"], bucket=-1)
     rows = pa.table({"k": pa.array([1, 2], pa.int32()), "v": variants(ODD, (b"\x03\xff", b"\x01\0\0"))})

@@ -26,9 +26,9 @@ from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_change
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.orphans import Candidate
-from paimon_cli.maintain.retention import BACKUP_CONSUMER, Retention, consumers, expiring_range
+from paimon_cli.maintain.retention import Retention, consumers, expiring_range
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER, MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 
 _OF_TABLES = "snapshot schema manifest index statistics tag branch changelog consumer lease removal commit-user backup damaged"
