@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.sql_computed import computed_change
 from paimon_cli.api.sql_context import SqlContext
-from paimon_cli.api.sql_query import TableDataset
+from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned, rows_of, values_text
 from paimon_cli.errors import UsageError

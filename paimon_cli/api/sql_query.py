@@ -10,30 +10,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-
-from paimon_cli.api.pushed_filters import pushed_condition
-from paimon_cli.api.scan import installed, narrowed
+from paimon_cli.api.scan import installed
+from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
-from paimon_cli.api.sql_variants import VariantFunctions, json_schema, literal_text, with_json, with_json_texts
-from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
+from paimon_cli.api.sql_variants import VariantFunctions, literal_text, with_json_texts
+from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.statements import check_names, quoted
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 if TYPE_CHECKING:
-    from paimon_cli.api.scan import Scan
     from paimon_cli.api.table import Table
-    from paimon_cli.metadata.table_schema import TableSchema
     from paimon_cli.storage.injected import Trace
 
 SHOW_HINT = "`paimon-cli tables ls` lists the tables of the warehouse"
@@ -43,80 +37,6 @@ OpenTable = Callable[[str], "Table"]
 """Opens a table by `db.table` or by its path; raises `NotFound`."""
 Wrap = Callable[[str, Sequence[tuple[str, str]]], str]
 """Makes a query out of the text of another one, and the names and types of its columns."""
-
-
-class TableDataset(ds.Dataset):  # type: ignore[misc]
-    """A table at one version, as a PyArrow dataset for DuckDB. `tracking`: columns of row tracking to show, if it has any."""
-
-    def __init__(self, table: Table, version: Mapping[str, Any], trace: Trace, tracking: Sequence[str] = ()) -> None:
-        # The constructor of the base class cannot be called.
-        self._table = table
-        self._trace = trace
-        self._scan = table.scan(**version)
-        self.tracking = tracking if self._scan.rows.context.mode.tracks_rows else ()
-        if self.tracking:
-            self._scan = table.scan(**version, columns=[*self._scan.schema.names, *self.tracking])
-        self.failure: PaimonError | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns as DuckDB sees them: a VARIANT is JSON."""
-        with self._remembering_failure():
-            return json_schema(self._scan.schema, self.table_schema.fields)
-
-    @property
-    def table_schema(self) -> TableSchema:
-        """The schema with which the rows are read."""
-        context = self._scan.rows.context
-        return context.readable_schema if self.tracking else context.schema
-
-    @property
-    def url(self) -> str:
-        return self._table.url
-
-    @property
-    def snapshot_id(self) -> int:
-        """The snapshot that is read; 0 if the table has none."""
-        snapshot = self._scan.rows.plan.snapshot
-        return 0 if snapshot is None else snapshot.id
-
-    @contextlib.contextmanager
-    def _remembering_failure(self) -> Iterator[None]:
-        """Keep an error of the scan, because DuckDB would wrap it in its own."""
-        try:
-            yield
-        except PaimonError as error:
-            self.failure = error
-            raise
-
-    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any) -> ds.Scanner:
-        """The rows that satisfy `filter`, with these columns; called by DuckDB."""
-        with self._remembering_failure():
-            return self._scanner(columns, filter)
-
-    def _scanner(self, columns: Sequence[str] | None, filter: Any) -> ds.Scanner:
-        names = list(self.schema.names if columns is None else columns)
-        text = None if filter is None else str(filter)
-        read = [name for name in self.schema.names if name in names or (text is not None and _may_name(text, name))]
-        schema = self.table_schema
-        where = None if text is None else pushed_condition(text, schema)
-        scan = narrowed(self._scan, read or self.schema.names[:1], where)
-        if self._trace.is_on:
-            files = sum(len(split.files) for split in scan.rows.plan.splits)
-            self._trace.step("sql-scan", table=self._table.name, columns=read, where=where, files=files)
-        fields = schema.fields
-        rows = (with_json(batch, fields) for batch in self._rows(scan))
-        batches = pa.RecordBatchReader.from_batches(json_schema(scan.schema, fields), rows)
-        return ds.Scanner.from_batches(batches, columns=names, filter=filter)
-
-    def _rows(self, scan: Scan) -> Iterator[pa.RecordBatch]:
-        with self._remembering_failure():
-            yield from scan.to_batches()
-
-
-def _may_name(text: str, column: str) -> bool:
-    """Whether an expression with this text may read the column."""
-    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text) is not None
 
 
 @dataclass(frozen=True)
@@ -217,10 +137,7 @@ def run_query(
         if begun is not None:
             begun(stop)
 
-    def release() -> None:
-        connection.close()
-        scratch.remove()
-
+    release = functools.partial(_end, connection, datasets, scratch)
     try:
         with translated_errors(datasets, missing, query.cited, (functions,)):
             for name, value in query.params.items():
@@ -245,6 +162,13 @@ def run_query(
     except BaseException:
         release()
         raise
+
+
+def _end(connection: Any, datasets: Sequence[TableDataset], scratch: ScratchDirectory) -> None:
+    for dataset in datasets:
+        dataset.close()
+    connection.close()
+    scratch.remove()
 
 
 def _remembering(open_table: OpenTable, missing: list[NotFound]) -> OpenTable:
