@@ -51,6 +51,14 @@ def test_only_what_differs_in_the_end(tmp_path: Path) -> None:
     assert changes(context, "1", mode="diff") == found
 
 
+def test_rows_that_are_only_marked_differ_without_a_key(tmp_path: Path) -> None:
+    """Both sides have the same files, and one has a vector."""
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    write(context, [{"k": k, "v": "a"} for k in range(4)])
+    Table.open(context.url).delete("k = 1")
+    assert changes(context, "1", "2", mode="diff") == [("-D", {"k": 1, "v": "a"})]
+
+
 def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true"})
     write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "a"}])
