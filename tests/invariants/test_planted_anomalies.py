@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from paimon_cli import Table
@@ -19,6 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import LIKELY, PROVEN, UNTOLD, Anomaly
 from paimon_cli.invariants.past_commits import PastCommits
 from paimon_cli.invariants.past_questions import CompactionChain, in_groups
+from paimon_cli.invariants.past_rows import KeyTally
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.pieces import PIECES
 from tests.jobs.test_snapshot_ordering import row, written
@@ -343,6 +346,13 @@ def test_what_changelogs_still_tell(tmp_path: Path) -> None:
     told = Table.open(context.url).history_check(rule="clock-ran-back")
     assert [(a.rule, a.snapshots) for a in told] == [("clock-ran-back", (2, 3))]
     assert "snapshot.num-retained.min" in untold["lost-update"].prevention
+
+
+def test_keys_of_all_batches_are_counted() -> None:
+    tally = KeyTally(["k"])
+    for key in (3, 5, 7):
+        tally.add(1, pa.record_batch([pa.array([key, 0])], ["k"]), np.array([True, False]))
+    assert tally.text(1) == "3 keys, such as k = 3" and not tally.text(2)
 
 
 def test_unknown_rules_and_keys(tmp_path: Path) -> None:
