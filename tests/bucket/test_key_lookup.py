@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
+from paimon_cli import Table
 from paimon_cli.bucket import key_blocks
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
@@ -453,3 +454,17 @@ def test_a_null_key_is_not_found_among_others(tmp_path: Path) -> None:
     context = table_of(tmp_path / "t", ["BIGINT"])
     keys = pa.table({"k0": pa.array([None, 2], pa.int64())})
     assert find_keys(context, BUCKET, numbers(context, 3), keys, NO_VECTORS).file.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_what_is_known_of_files_outlives_no_new_name_of_a_key(tmp_path: Path, copies: bool) -> None:
+    """A service that goes on after it looks keys up by the column that the schema has then."""
+    context = replace(table_of(tmp_path / "t", ("BIGINT",)), cache=FileCache(KeptFiles(keeps_copies=copies)))
+    files = written(context, [{"k0": key, "v": "x"} for key in range(0, 40, 2)], 1)
+    keys = asked_for(context, [{"k0": key, "v": ""} for key in range(9)])
+    before = places(context, files, keys)
+    Table.open(context.url).alter.rename_column("k0", "renamed")
+    renamed = context.reopened()
+    assert renamed.schema.trimmed_primary_keys == ("renamed",)
+    after = places(renamed, files, keys.rename_columns(["renamed"]))
+    assert [*after.values()] == [*before.values()] == [(0, position) for position in range(5)]

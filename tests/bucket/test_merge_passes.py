@@ -23,12 +23,13 @@ SCHEMA = pa.schema(
         pa.field("_SEQUENCE_NUMBER", pa.int64(), nullable=False),
         pa.field("_VALUE_KIND", pa.int8(), nullable=False),
         pa.field("k", pa.int32(), nullable=False),
+        pa.field("run", pa.int32(), nullable=False),
     ]
 )
 
 
-def run_of(rows: Rows, batch_rows: int) -> OpenRun:
-    """Cut between keys, about every `batch_rows` rows."""
+def run_of(rows: Rows, batch_rows: int, run: int = 0) -> OpenRun:
+    """Cut between keys, about every `batch_rows` rows. `run`: what tells its rows from equal ones of other runs."""
 
     def read() -> Iterator[pa.RecordBatch]:
         start = 0
@@ -37,9 +38,9 @@ def run_of(rows: Rows, batch_rows: int) -> OpenRun:
             while end < len(rows) and rows[end][0] == rows[end - 1][0]:
                 end += 1
             keys, numbers, kinds = zip(*rows[start:end], strict=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(numbers, pa.int64()), pa.array(kinds, pa.int8()), pa.array(keys, pa.int32())], schema=SCHEMA
-            )
+            columns = [pa.array(numbers, pa.int64()), pa.array(kinds, pa.int8()), pa.array(keys, pa.int32())]
+            columns.append(pa.array([run] * len(keys), pa.int32()))
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
             start = end
 
     return read
@@ -64,11 +65,18 @@ def test_passes_change_nothing(
     runs: list[OpenRun] = []
     for age, rows in enumerate(given_runs):
         kept = rows if repeat else list(dict(rows).items())
-        numbered = sorted((key, 2 * age + place // 6, kind) for place, (key, kind) in enumerate(kept))
-        runs.append(run_of(numbered, batch_rows))
+        numbered = sorted((key, age + place % 2, kind) for place, (key, kind) in enumerate(kept))
+        runs.append(run_of(numbered, batch_rows, age))
     engine: MergeEngine = KeepAllVersions() if drops_nothing else Deduplicate()
     in_one = merged(runs, engine, len(runs) + 1, repeat)
     assert merged(runs, engine, most, repeat) == in_one
+
+
+@pytest.mark.parametrize("most", [2, 3, 4, 5])
+def test_runs_stay_in_order_in_each_pass(most: int) -> None:
+    for count in range(1, 14):
+        runs = [run_of([(key, 7, 0) for key in range(3)], 2, run) for run in range(count)]
+        assert [row["run"] for row in merged(runs, KeepAllVersions(), most, False)] == [*range(count)] * 3
 
 
 def test_nothing_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -458,6 +458,15 @@ def test_branches_and_their_records(tmp_path: Path) -> None:
     assert not append(context.at_branch("renamed"), "new", CommitIdentity("job", 9)).already_committed
 
 
+def test_a_branch_that_begins_with_the_very_snapshot_of_a_commit_knows_it(tmp_path: Path) -> None:
+    context = foreign_table(tmp_path / "t")
+    append(context, "mine")
+    create_branch(context, "dev", snapshot_id=context.snapshots.ids()[-1])
+    branch = context.at_branch("dev")
+    move_on(branch)
+    assert append(branch, "again").already_committed
+
+
 def test_a_branch_made_by_another_tool_is_not_taken_for_one_without_the_commit(tmp_path: Path) -> None:
     context = foreign_table(tmp_path / "t")
     append(context, "mine")

@@ -20,6 +20,7 @@ from paimon_cli.storage.injected import Step, StepTrace
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.storage_for_url import storage_for_url
+from tests import tables
 from tests.commit.commit_tables import (
     RemoteStorage,
     SteppingClock,
@@ -425,3 +426,13 @@ def test_snapshots_note_their_attempts_and_duration(tmp_path: Path) -> None:
     assert context.snapshots.get(2) == snapshot
     for others in ({}, {"paimon-cli.commit-attempts": "many"}, {"paimon-cli.commit-attempts": "9" * 50}):
         assert replace(snapshot, properties=others).commit_attempts is None
+
+
+@pytest.mark.parametrize("least", [0, 7, 100])
+def test_new_rows_have_ids_above_those_that_other_files_hold(tmp_path: Path, least: int) -> None:
+    context = tables.make_table(tmp_path / "t", {"v": "INT"}, [], bucket=-1, options={"row-tracking.enabled": "true"})
+    for number, begin in enumerate((least, least + 10)):
+        message = CommitMessage(EMPTY_ROW, 0, -1, append=FileChanges(added=(data_file(f"{number}"),)))
+        (snapshot,) = Committer(context, least_row_id=least).commit([message], CommitIdentity(f"{number}")).snapshots
+        (entry,) = context.manifests.delta_entries(snapshot)
+        assert (entry.file.first_row_id, snapshot.next_row_id) == (begin, begin + 10)

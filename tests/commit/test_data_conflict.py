@@ -472,6 +472,21 @@ def test_vectors_that_go_with_their_files_add_nothing_to_their_key_range(tmp_pat
     append(context, "mine", read=2)
 
 
+def test_marks_count_beside_files_that_go_with_theirs(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_RANGE)
+    going, staying = data_file("going", 100, 200), data_file("staying", 300, 400)
+    commit(context, 0, going, staying, who=RIVAL)
+    old, new = (
+        IndexFileMeta(DELETION_VECTORS, f"index-{file.file_name}-0", 30, 1, (DeletionVectorRange(file.file_name, 1, 22, 1),))
+        for file in (going, staying)
+    )
+    change_vectors(context, 0, EMPTY_ROW, new=(old,), old=())
+    change = FileChanges(removed=(going,), added_indexes=(new,), removed_indexes=(old,))
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, append=change, read_snapshot_id=2)], RIVAL)
+    with pytest.raises(DataConflict, match="marked as deleted"):
+        append(context, "mine", read=2)
+
+
 def test_marks_by_a_compaction_are_no_write(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     theirs(context, "read")

@@ -127,6 +127,27 @@ def test_a_commit_does_not_remove_a_file_and_leave_its_vector(tmp_path: Path) ->
         commit(context, CommitMessage(bucket.partition, 0, 1, compact=FileChanges(removed=(file,), added=())))
 
 
+@pytest.mark.parametrize("options", [OPTIONS, {"changelog-producer": "lookup"}], ids=["vectors", "lookup"])
+def test_a_compaction_of_level_0_and_files_above_it_is_refused_where_others_came_above(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    """It has not looked for older rows in the file that another job moved up meanwhile."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=1, options=options)
+    for value in ("a", "b", "c"):
+        write(context, [{"k": 1, "v": value}], compact="none")
+    commit(context, picked(context, 0, 3))
+    (found,), snapshot = buckets(context), context.snapshots.latest()
+    assert snapshot is not None
+    task = plan_bucket(context, found, "full", snapshot.id)
+    assert isinstance(task, CompactionTask), task
+    (other, newest), (above,) = ([f for f in found.files if (f.level > 0) == is_above] for is_above in (False, True))
+    both = replace(task, files=(above, newest), others=(other,), output_level=3)
+    second = run_compaction(context, both)
+    commit(context, picked(context, 0, 4))
+    with pytest.raises(FilesConflict, match="is new at level 4: another job put it there"):
+        commit(context, second)
+
+
 def test_vectors_of_other_buckets_stay(tmp_path: Path) -> None:
     context = filled(tmp_path, 3)
     messages = [compacted(context, bucket=number) for number in range(3)]

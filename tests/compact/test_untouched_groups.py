@@ -25,7 +25,7 @@ from paimon_cli.invariants.check import check_table
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.pieces import PIECES
 from tests.properties.shapes import SHAPES, Shape
-from tests.tables import compact, make_table, write
+from tests.tables import compact, make_table, rows, write
 
 WRITE_ONLY = {"write-only": "true"}
 MERGED = [(engine, shape) for engine in ("deduplicate", "partial-update", "aggregation") for shape in SHAPES[engine]]
@@ -145,6 +145,17 @@ def test_a_group_with_one_newer_key_inside_is_merged(tmp_path: Path, copied: lis
     write(context, [{"k": 2002, "v": ""}], op="delete")
     compact(context, strategy="full")
     assert copied[-1] in (before - 1, before, before + 1) and 2002 not in {row["k"] for row in stored(context)}
+
+
+def test_groups_of_several_files_are_copied_from_their_own(tmp_path: Path, copied: list[int]) -> None:
+    context = base(tmp_path, {"target-file-row-num": "1000"})
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    assert len(bucket.files) == 2
+    write(context, [{"k": 2, "v": "new"}, {"k": 3998, "v": "new"}])
+    compact(context, strategy="full")
+    assert max(copied) > 1
+    found = sorted((row["k"], row["v"]) for row in rows(context))
+    assert found == [(2 * n, "new" if n in (1, 1999) else "old") for n in range(2000)]
 
 
 def test_scattered_keys_take_the_usual_path(tmp_path: Path, copied: list[int]) -> None:

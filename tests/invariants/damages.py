@@ -21,6 +21,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DeletionVectorRange, EntryKind, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.data_file_schema import RowKind
+from paimon_cli.metadata.index_files import decode_deletion_vector
 from paimon_cli.metadata.manifests import lists_property
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
@@ -581,6 +582,16 @@ def a_vector_marks_another_number_of_rows(bench: Bench) -> None:
     entry = vector_entry(bench)
     ranges = entry.index_file.deletion_vector_ranges or ()
     relist(bench, entry, with_ranges(entry, *(replace(r, cardinality=1000) for r in ranges)))
+
+
+@damage("PV040", "files", "dv")
+def a_vector_marks_the_row_after_the_last(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    marked = (entry.index_file.deletion_vector_ranges or ())[0]
+    path = index_path(bench, entry)
+    vector = decode_deletion_vector(path.read_bytes(), marked.offset, marked.length, str(path))
+    file = next(e for e in bench.live() if e.file.file_name == marked.data_file_name)
+    bench.lie(file, row_count=max(vector.positions))
 
 
 @damage("PV046", "full", "dv")

@@ -124,7 +124,14 @@ def test_something_smuggled_in(context: TableContext) -> None:
     assert codes(context) == ["PV010", "PV014"]
 
 
-@pytest.mark.parametrize("delta", [[entry(MERGED, EntryKind.DELETE)], [entry(A)]])
+@pytest.mark.parametrize(
+    "delta",
+    [
+        [entry(MERGED, EntryKind.DELETE)],
+        [entry(A)],
+        [entry(MERGED), entry(B, EntryKind.DELETE), entry(MERGED)],  # with another file in between
+    ],
+)
 def test_a_delta_that_does_not_fit(context: TableContext, delta: list[object]) -> None:
     forge(context, 3, [entry(A), entry(B)], delta)  # type: ignore[arg-type]
     assert "PV011" in codes(context)
@@ -151,6 +158,23 @@ def test_a_missing_extra_file(context: TableContext) -> None:
 def test_counts(context: TableContext, changes: dict[str, int]) -> None:
     forge(context, 3, [entry(A), entry(B)], [], (), **changes)
     assert codes(context) == ["PV014"]
+
+
+@pytest.mark.parametrize("between", [(), ("b",)])
+def test_a_file_that_two_index_files_mark(tmp_path: Path, between: tuple[str, ...]) -> None:
+    """Where a bucket has several index files; whatever else the first one marks."""
+    made = tables.make_table(tmp_path / "t", {"v": "INT"}, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    names = [("a", *between), ("a",)]
+    ranges = [tuple(DeletionVectorRange(name, 1 + 2 * at, 2, 1) for at, name in enumerate(each)) for each in names]
+    metas = [IndexFileMeta("DELETION_VECTORS", f"index-{n}", 10, len(each), each) for n, each in enumerate(ranges)]
+    forge(
+        made,
+        1,
+        [],
+        [entry(A, total_buckets=-1), entry(B, total_buckets=-1)],
+        [IndexManifestEntry(0, EMPTY_ROW, 0, m) for m in metas],
+    )
+    assert "PV039" in codes(made)
 
 
 def test_index_files(context: TableContext) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from paimon_cli import Table
@@ -19,6 +21,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.anomalies import LIKELY, PROVEN, UNTOLD, Anomaly
 from paimon_cli.invariants.past_commits import PastCommits
 from paimon_cli.invariants.past_questions import CompactionChain, in_groups
+from paimon_cli.invariants.past_rows import KeyTally
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.pieces import PIECES
 from tests.jobs.test_snapshot_ordering import row, written
@@ -96,9 +99,12 @@ def test_a_slow_writer_is_compared_with_all_commits_since(tmp_path: Path) -> Non
     ]
 
 
-def test_merge_disorder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_merge_disorder(tmp_path: Path, number: int) -> None:
+    """The row that was there has this sequence number, and the new one 0: not even an equal one replaces it for sure."""
     context = table(tmp_path)
-    early, late = written(context, [row(1, 1)], tmp_path), written(context, [row(0, 0), row(1, 2)], tmp_path)
+    there = [row(1, 2), row(0, 0)] if number == 0 else [row(0, 0), row(1, 2)]
+    early, late = written(context, [row(1, 1)], tmp_path), written(context, there, tmp_path)
     commit(context, late)
     commit(context, early)
     disorder = found(context)["merge-disorder"]
@@ -198,17 +204,18 @@ def test_rows_that_a_compaction_of_an_append_table_lost(tmp_path: Path) -> None:
     assert found(context)["compaction-changed-rows"].snapshots == (2,)
 
 
-def test_vectors_that_a_compaction_alone_changed(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+@pytest.mark.parametrize(("key", "bucket"), [([], -1), (["k"], 1)])
+def test_vectors_that_a_compaction_alone_changed(tmp_path: Path, key: list[str], bucket: int) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, key, bucket=bucket, options={"deletion-vectors.enabled": "true"})
     write(context, [row(k, k) for k in range(9)])
     Table.open(context.url).delete("k = 0")
     other = TableContext.open(str(shutil.copytree(tmp_path / "t", tmp_path / "other")))
     Table.open(other.url).delete("k = 1")
     shutil.copytree(tmp_path / "other" / "index", tmp_path / "t" / "index", dirs_exist_ok=True)
-    (bucket,), (hidden,) = (bucket_files(each, each.snapshots.latest()).values() for each in (context, other))
-    change = FileChanges(added_indexes=hidden.index_files, removed_indexes=bucket.index_files)
-    commit(context, [CommitMessage(bucket.partition, bucket.bucket, 1, compact=change)])
-    assert found(context)["compaction-changed-rows"].snapshots == (3,)
+    (marked,), (hidden,) = (bucket_files(each, each.snapshots.latest()).values() for each in (context, other))
+    change = FileChanges(added_indexes=hidden.index_files, removed_indexes=marked.index_files)
+    commit(context, [CommitMessage(marked.partition, marked.bucket, 1, compact=change)])
+    assert found(context)["compaction-changed-rows"].snapshots == (context.snapshots.latest_id(),)
 
 
 def test_a_file_that_is_live_again(tmp_path: Path) -> None:
@@ -339,6 +346,13 @@ def test_what_changelogs_still_tell(tmp_path: Path) -> None:
     told = Table.open(context.url).history_check(rule="clock-ran-back")
     assert [(a.rule, a.snapshots) for a in told] == [("clock-ran-back", (2, 3))]
     assert "snapshot.num-retained.min" in untold["lost-update"].prevention
+
+
+def test_keys_of_all_batches_are_counted() -> None:
+    tally = KeyTally(["k"])
+    for key in (3, 5, 7):
+        tally.add(1, pa.record_batch([pa.array([key, 0])], ["k"]), np.array([True, False]))
+    assert tally.text(1) == "3 keys, such as k = 3" and not tally.text(2)
 
 
 def test_unknown_rules_and_keys(tmp_path: Path) -> None:

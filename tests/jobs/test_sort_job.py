@@ -71,7 +71,10 @@ def texts(context: TableContext) -> Counter[str]:
 @pytest.mark.in_part(2)
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("columns", ["a", "s,b"])
-def test_rows_are_sorted_within_and_across_files(tmp_path: Path, columns: str, file_format: str) -> None:
+def test_rows_are_sorted_within_and_across_files(
+    tmp_path: Path, columns: str, file_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PIECES, "merged_piece_rows", 50)  # several of each file
     whole = made(tmp_path, options={"file.format": file_format})
     size = sum(file.file_size for file in files(whole))
     context = TableContext.open(whole.url, {"target-file-size": f"{size // 8} b", "source.split.target-size": f"{size // 5} b"})

@@ -230,3 +230,19 @@ def test_only_columns_before_the_field_that_removes_the_row_must_retract(
             merged()
     else:
         assert merged() == [RowKind.DELETE]
+
+
+@pytest.mark.parametrize("accepting", ["g", "h"])
+def test_each_of_several_removing_groups_removes_the_row(accepting: str) -> None:
+    """A deletion that is older than the row by the fields of the other group removes it all the same."""
+    columns = {"k": "INT NOT NULL", "g": "INT", "b": "INT", "h": "INT", "l2": "INT"}
+    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
+    options = {**PARTIAL, "fields.g.sequence-group": "b", "fields.h.sequence-group": "l2", ON_GROUP: "g,h"}
+    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
+    values = [pa.array([1, 1 if name == "k" else 2 if name == accepting else 0], pa.int32()) for name in columns]
+    kinds = pa.array([RowKind.INSERT, RowKind.DELETE], pa.int8())
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([0, 1], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
+    )
+    (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
+    assert found.column(VALUE_KIND).to_pylist() == [RowKind.DELETE]

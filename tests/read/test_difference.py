@@ -16,7 +16,7 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.read.difference import plan_difference, row_changes
-from paimon_cli.read.increments import DELTA, DIFF, IncrementRange, increment_by_option
+from paimon_cli.read.increments import AUTO, DELTA, DIFF, IncrementRange, increment_by_option
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.predicate import parse_predicate
@@ -51,6 +51,14 @@ def test_only_what_differs_in_the_end(tmp_path: Path) -> None:
     assert changes(context, "1", mode="diff") == found
 
 
+def test_rows_that_are_only_marked_differ_without_a_key(tmp_path: Path) -> None:
+    """Both sides have the same files, and one has a vector."""
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    write(context, [{"k": k, "v": "a"} for k in range(4)])
+    Table.open(context.url).delete("k = 1")
+    assert changes(context, "1", "2", mode="diff") == [("-D", {"k": 1, "v": "a"})]
+
+
 def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true"})
     write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "a"}])
@@ -59,6 +67,8 @@ def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: 
     write(context, [{"k": 1, "v": "a"}, {"k": 3, "v": "c"}])
     create_tag(context, "jan-3", 3)
     write(context, [{"k": 4, "v": "d"}])
+    for begin, end in (("jan-1", "3"), ("1", "jan-3")):
+        assert IncrementRange.of(context, begin, end).mode(context, AUTO) == DELTA, "one tag is like the id of its snapshot"
     expire_snapshots(context, Retention(1, 1, 0, None))
     assert changes(context, "jan-1", "jan-3") == [("+I", {"k": 3, "v": "c"})]
     asked = context.options.with_overrides({"incremental-between": "jan-1,jan-3", "incremental-between-scan-mode": "delta"})

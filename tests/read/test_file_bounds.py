@@ -12,6 +12,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.expressions import ColumnBounds
 from tests.tables import make_table
@@ -67,6 +68,12 @@ def test_the_first_key_column_is_known_without_statistics(context: TableContext)
     unknown = _stats(context, ["k"], [None], [None], (None,))
     for key_stats in (unknown, SimpleStats()):
         assert _all(context, _file(context, SimpleStats(), key_stats=key_stats))["k"] == ColumnBounds(10, None, 3, 7)
+
+
+def test_the_first_and_the_last_key_of_a_postponed_file_are_no_bounds(context: TableContext) -> None:
+    """Its rows wait in the order of arrival."""
+    file = _file(context, SimpleStats(), key_stats=SimpleStats())
+    assert TableBounds(context).of_file(EMPTY_ROW, POSTPONE_BUCKET, file)("k") is None
 
 
 def test_statistics_of_another_arity_are_ignored(context: TableContext) -> None:

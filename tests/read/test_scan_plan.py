@@ -143,6 +143,30 @@ def test_schema_changes_and_statistics(tmp_path: Path) -> None:
     assert [files(sql) for sql in ("v = 7", "x = 7", "w IS NULL", "w = 2")] == [1, 1, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "value", "condition"),
+    [
+        ("STRING", "VARCHAR(2)", "abc", "v = 'ab'"),
+        ("DECIMAL(9, 2)", "DECIMAL(9, 1)", "1.25", "v = 1.3"),
+        ("BIGINT", "INT", 2**32 + 7, "v = 7"),
+        ("INT", "STRING", 7, "v = '7'"),
+    ],
+)
+def test_bounds_of_a_type_that_had_other_values_skip_nothing(
+    tmp_path: Path, before: str, after: str, value: Any, condition: str
+) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": before}, ("k",), options={"write-only": "true"})
+    write(context, [{"k": 1, "v": value}])
+    old = context.schema
+    fields = (old.fields[0], DataField(1, "v", parse_type(after)))
+    (tmp_path / "t" / "schema" / "schema-1").write_text(TableSchema(1, fields, 1, (), ("k",), old.options, None, 0).to_json())
+    context = TableContext.open(str(tmp_path / "t"))
+    assert (
+        scanned(context, plan_scan(context, context.snapshots.latest()), parse_predicate(condition, context.schema)).total() == 1
+    )
+    assert_pruning_changes_nothing(context, [condition])
+
+
 def test_what_was_skipped_is_counted(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ("dt", "k"), ("dt",), 4, {"manifest.merge-min-count": "1000"})
     for dt in ("a", "b", "c"):

@@ -15,6 +15,7 @@ from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.file_copy import Copied, FileCopy, FileToCopy, Throttle
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.object_storage import ObjectStorage
 from tests.pieces import injected
 from tests.storage.s3_proxy import Answer, Fate, S3Proxy
@@ -70,6 +71,18 @@ def test_a_file_of_another_size_is_damage(tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match="the metadata of the table says"):
         copy.copy(FileToCopy("below/f", len(CONTENT) + 1))
     assert not (tmp_path / "b").exists()
+
+
+def test_a_store_whose_file_ends_before_its_size_has_a_damaged_file(tmp_path: Path) -> None:
+    class Remote(MemoryStorage):
+        is_remote = True
+
+    source = Remote("a-file-that-ends-early")
+    source.write_new("a/f", b"12345")
+    copy = FileCopy(source, "a", LocalStorage(), str(tmp_path / "b"))
+    assert copy.copy(FileToCopy("f", 5)) == 5
+    with pytest.raises(DamagedFile, match="it has 9 bytes, and ends after 5"):
+        copy.copy(FileToCopy("f", 9, renamed="other"))
 
 
 def test_the_beginning_of_a_copy_is_replaced_only_if_it_is_ours(tmp_path: Path) -> None:

@@ -64,8 +64,10 @@ def test_writers_of_a_table_without_buckets_all_count_from_0(tmp_path: Path) -> 
     assert in_order(context) == [0, 1, 2, 3] * 3
 
 
-def test_rows_of_a_bucket_are_numbered_without_gaps_and_go_on_in_the_next_write(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, [], bucket=3, options={"bucket-key": "k"})
+@pytest.mark.parametrize("buffer", ["1 mb", "300 b"])  # rows that do not fit come in pieces
+def test_rows_of_a_bucket_are_numbered_without_gaps_and_go_on_in_the_next_write(tmp_path: Path, buffer: str) -> None:
+    options = {"bucket-key": "k", "write-buffer-size": buffer}
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=3, options=options)
     for _ in range(2):
         write(context, many(100))
     for bucket in bucket_files(context, context.snapshots.latest()).values():

@@ -60,6 +60,7 @@ class Merging:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
         self.made: list[str] = []
+        self.changelogs: list[str] = []
         self.offered: list[list[str]] = []
 
     def __call__(self, context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage | None:
@@ -77,7 +78,9 @@ class Merging:
             name = f"merged-{len(self.made)}"
             self.made.append(name)
             after = [data_file(name, level=self._dice.randint(1, 5), extra_files=(f"{name}.index",))]
-        return CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=tuple(before), added=tuple(after)))
+        self.changelogs.append(f"changes-{len(self.changelogs)}")
+        changelog = (data_file(self.changelogs[-1]),)
+        return CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=tuple(before), added=tuple(after), changelog=changelog))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -121,6 +124,7 @@ def test_what_is_committed_is_what_flushes_and_compactions_left(tmp_path: Path, 
     assert {file.file_name for file in tree._live} == left
     for half in message.compact.added:
         assert half in tree._live
+    assert [file.file_name for file in message.compact.changelog] == merging.changelogs
     untouched = [file.file_name for file in tree._live if file.file_name in known and file.file_name not in after]
     assert untouched == [name for name in known if name in untouched], "files keep their order"
     gone = {name for name in merging.made if name not in left}
@@ -144,6 +148,48 @@ def test_a_merged_file_replaces_its_newest_input(tmp_path: Path) -> None:
     assert tree.take_result(wait=False)
     assert [file.file_name for file in tree._live] == ["old", "ab", "c"] and tree.run_count == 3
     assert not tree.take_result(wait=True), "it was taken already"
+
+
+def test_a_file_that_one_compaction_makes_and_others_move_stays(tmp_path: Path) -> None:
+    """It is neither among the files that go, nor deleted."""
+    storage = Deletions()
+    context = replace(make_table(tmp_path), storage=storage)
+    made = [data_file("made", level=level) for level in (3, 4, 5)]
+    steps = iter([((data_file("a"), data_file("b")), made[0]), ((made[0],), made[1]), ((made[1],), made[2])])
+
+    def merge(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
+        removed, added = next(steps)
+        return CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=removed, added=(added,)))
+
+    start = BucketFiles(EMPTY_ROW, 0, 2, (data_file("a"), data_file("b")))
+    tree = BucketTree(context, start, Compactions(context, merge, InThisThread()))
+    for _ in range(3):
+        tree.compact()
+    message = tree.message(1)
+    assert message.compact.added == (made[2],) and {file.file_name for file in message.compact.removed} == {"a", "b"}
+    assert storage.deleted == []
+
+
+def test_what_is_dropped_is_deleted_and_not_in_the_message(tmp_path: Path) -> None:
+    """Another job has replaced the files that the second compaction reads, and so those of the first one."""
+    storage = Deletions()
+    context = replace(make_table(tmp_path), storage=storage)
+    change = FileChanges(removed=(data_file("a"),), added=(data_file("made", level=3),), changelog=(data_file("changes"),))
+    answers = iter([CommitMessage(EMPTY_ROW, 0, 2, compact=change)])
+
+    def merge(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
+        if (message := next(answers, None)) is None:
+            raise FilesConflict("another job was faster")
+        return message
+
+    tree = BucketTree(context, BucketFiles(EMPTY_ROW, 0, 2, (data_file("a"),)), Compactions(context, merge, InThisThread()))
+    tree.flushed([data_file("b")])
+    tree.compact()
+    assert tree.message(1).compact == change
+    tree.compact()
+    message = tree.message(1)
+    assert tree.compaction_lost is not None and message.compact == FileChanges()
+    assert [file.file_name for file in message.append.added] == ["b"] and sorted(storage.deleted) == ["changes", "made"]
 
 
 def test_a_tree_without_compactions_only_grows(tmp_path: Path) -> None:
