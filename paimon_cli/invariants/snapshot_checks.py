@@ -69,6 +69,8 @@ def hints_are_not_ahead(context: TableContext) -> Iterator[Violation]:
         except FileNotFoundError:
             continue
         except (DamagedFile, StorageUnavailable) as error:
+            if isinstance(error, StorageUnavailable) and not isinstance(error.__cause__, IsADirectoryError):
+                raise  # whether the hint is right is not known
             yield Violation("PV003", path, f"cannot be read: {error.why}")
             continue
         hint = parse_hint(text)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_json
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import violation as violations
 from paimon_cli.invariants.check import INVARIANTS, check_rows, check_table
@@ -24,6 +25,7 @@ from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.invariants.repair_steps import RepairKind
 from paimon_cli.invariants.row_checks import ColumnRanges
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
+from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import ERROR, META, WARNING, Invariant, Violation, declare, next_code
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
@@ -41,6 +43,7 @@ from paimon_cli.metadata.data_file import (
     SimpleStats,
 )
 from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.storage.local_storage import LocalStorage
 from tests import tables
 from tests.commit.commit_tables import data_file, make_table
 from tests.goldens import golden_table
@@ -90,6 +93,20 @@ def test_a_file_that_is_not_a_snapshot(context: TableContext) -> None:
 def test_hints(context: TableContext, name: str, text: str) -> None:
     (Path(context.layout.snapshot_directory) / name).write_text(text)
     assert codes(context) == ["PV003"]
+
+
+def test_a_hint_that_the_store_does_not_give_is_no_wrong_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, read = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"]), LocalStorage.read_bytes
+    tables.write(context, [{"k": 1}])
+
+    def refusing(storage: LocalStorage, path: str, *more: Any) -> bytes:
+        if path == context.layout.latest_hint:
+            raise StorageUnavailable(f"the file system refused {path}", "Input/output error", path=path)
+        return read(storage, path, *more)
+
+    monkeypatch.setattr(LocalStorage, "read_bytes", refusing)
+    with pytest.raises(StorageUnavailable):
+        list(hints_are_not_ahead(context))
 
 
 def test_hints_may_lag(context: TableContext) -> None:
