@@ -42,6 +42,7 @@ from paimon_cli.commit.files_conflict import (
     check_files,
     check_hash_indexes,
     check_newest_bucket_counts,
+    check_null_partitions,
     check_postponed,
     check_vectors_switch,
 )
@@ -319,6 +320,7 @@ class Committer:
         ):
             if any(entry.is_postponed for entry in added):
                 check_postponed(self._context)
+            check_null_partitions(self._context, latest, changes.entries)
             for check in step.data_checks:
                 check(latest)
             if changes.read_hash_indexes:

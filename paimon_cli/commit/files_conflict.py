@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
-from paimon_cli.errors import BucketsConflict, CountConflict, DamagedFile, FilesConflict, NotFound
+from paimon_cli.errors import BucketsConflict, CountConflict, DamagedFile, FilesConflict, NotFound, NotSupported
 from paimon_cli.history.live_files import BucketCounts, LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
@@ -93,6 +93,31 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
             values = {p: values[p] for p in values if newest[p] <= 0}
     if values and (option := newest_bucket_option(context)) != context.schema.typed_options.bucket:
         check_bucket_counts(context, [(partition, count) for partition in values for count in (option, counts[partition])])
+
+
+def check_null_partitions(context: TableContext, latest: Snapshot | None, changes: Sequence[ManifestEntry]) -> None:
+    """Raise `NotSupported` if a partition of new files has live files under another serialisation of its values, in a table with
+    keys: readers would not merge the one with the other.
+
+    Writers serialise the null of a long DECIMAL or precise TIMESTAMP differently: Java reserves its bytes, pypaimon does not.
+    """
+    if latest is None or not context.schema.primary_keys or all(t.is_compact for t in context.partition_types):
+        return
+    added = {entry.partition for entry in changes if entry.kind == EntryKind.ADD}
+    nulls = {values: partition for partition in added if None in (values := context.partition_values(partition))}
+    if not nulls:
+        return
+    in_other_form = FileFilter(lambda partition: nulls.get(context.partition_values(partition), partition) != partition)
+    removed = {entry.identity for entry in changes if entry.kind != EntryKind.ADD}
+    for entry in context.manifests.live_entries(latest, in_other_form):
+        if entry.identity not in removed:
+            path = context.partition_path_of(entry.partition).rstrip("/")
+            raise NotSupported(
+                f"cannot write to partition {path} of {context.url}",
+                "another writer wrote its null in a form of its own, and readers would not merge new rows with those it has",
+                "write to this partition with that writer only, or copy the rows into a table without it; "
+                "`paimon-cli drop-partition` deletes its rows",
+            )
 
 
 def newest_bucket_option(context: TableContext) -> int:

@@ -201,6 +201,11 @@ class FileTable:
         return dict(zip(self._bucket_ids_at(last), self.numbers(name)[last].tolist(), strict=True))
 
     @property
+    def held_partitions(self) -> list[bytes]:
+        """The partitions that have entries. In a table of live files, others of `partitions` may have lost theirs."""
+        return [self.partitions[code] for code in np.unique(self.codes).tolist()]
+
+    @property
     def schema_ids(self) -> list[int]:
         """The ids of all schemas under which the files were written, ascending."""
         found: list[int] = np.unique(self.numbers("schema_ids")).tolist()

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_cache import CachedManifest, PartitionEntries
 from paimon_cli.history.table_context import TableContext
@@ -99,26 +98,10 @@ def _check_partitions(context: TableContext, table: FileTable) -> None:
     """
     if not context.schema.primary_keys:
         return
-    for partition in written_again(context, table.partitions):
+    for partition in written_again(context, table.held_partitions):
         why = f"they write partition {context.partition_path_of(partition)!r} in two ways, as if its files were of two"
         directory = context.layout.manifest_directory
         raise DamagedFile(f"the manifests of {context.url} are damaged", why, context.layout.if_damaged, path=directory)
-
-
-def expect_own_spelling(context: TableContext, partitions: Iterable[bytes]) -> None:
-    """Raise `NotSupported` if rows written to one of these partitions would not be merged with those that it has.
-
-    That is so in a table with keys if another writer serialises the null of the partition in another way.
-    """
-    for partition in partitions if context.schema.primary_keys else ():
-        values = context.partition_values(partition)
-        if None in values and partition != serialize_row(values, context.partition_types):
-            raise NotSupported(
-                f"cannot write to {context.url}",
-                f"another writer wrote its partition {context.partition_path_of(partition).rstrip('/')!r} in a form of its own, "
-                "and readers would not merge new rows with its rows",
-                "write with that writer, or copy the rows into a table that does not have such a partition",
-            )
 
 
 def written_again(context: TableContext, partitions: Iterable[bytes]) -> Iterator[bytes]:

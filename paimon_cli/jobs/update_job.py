@@ -19,7 +19,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import check_place
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import UsageError
-from paimon_cli.history.live_files import bucket_files, committed_state, expect_own_spelling
+from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tiered_rows import expect_not_tiered
 from paimon_cli.ingest.faults import Tally
@@ -260,7 +260,6 @@ def _move_rows(
         return []
     engine.prepare(Work.of(file for split in splits for file in split.files), progress)
     buckets, tallies = bucket_files(context, snapshot), Tallies()
-    expect_own_spelling(context, buckets.table.partitions)
     plan = WritePlan(
         context,
         ChangedRows(context, change),

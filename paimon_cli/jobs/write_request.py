@@ -11,7 +11,7 @@ from paimon_cli.commit.data_conflict import check_place
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
 from paimon_cli.errors import BadInput, NotSupported
-from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state, expect_own_spelling
+from paimon_cli.history.live_files import CommittedState, LazyBuckets, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec, PartitionValues, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tiered_rows import expect_not_tiered
@@ -81,7 +81,6 @@ def plan_write(
         context.expect_existing()
     moves_rows = context.mode.bucket_mode.moves_keys
     state = bucket_files(context, None if request.overwrite and not moves_rows else snapshot)
-    expect_own_spelling(context, state.table.partitions)
     committed = committed_state(state)
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
