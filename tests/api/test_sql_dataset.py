@@ -14,6 +14,7 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.api import sql_dataset
 from paimon_cli.api.sql_dataset import ClosableRows
+from paimon_cli.api.sql_variants import with_json
 from paimon_cli.errors import UsageError
 from paimon_cli.pieces import PIECES
 
@@ -33,7 +34,12 @@ def test_closing_waits_for_the_batch_that_is_being_made() -> None:
     reader = threading.Thread(target=next, args=(rows,))
     reader.start()
     begun.wait(30)
-    closer = threading.Thread(target=lambda: (rows.close(), made.append("closed")))
+
+    def close() -> None:
+        rows.close()
+        made.append("closed")
+
+    closer = threading.Thread(target=close)
     closer.start()
     may_end.set()
     closer.join(30)
@@ -49,7 +55,7 @@ def test_nothing_is_read_after_the_query(tmp_path: Path, query: str, monkeypatch
     monkeypatch.setattr(PIECES, "batch_rows", 10)
     table = Table.create(str(tmp_path / "d.db" / "t"), columns=["id INT", "name STRING"])
     table.write(pa.table({"id": pa.array(range(400), pa.int32()), "name": ["a"] * 400}))
-    begun, ended, shown = list[int](), list[int](), sql_dataset.with_json
+    begun, ended, shown = list[int](), list[int](), with_json
 
     def slowly(*arguments: Any) -> Any:
         begun.append(len(begun))
