@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,18 @@ def test_a_staged_overwrite_knows_them_apart(table: Table, tmp_path: Path, value
     table.write([{"p": value, "k": 9}], overwrite=True, partition={"p": value}, stage=file)
     table.stage.commit(file)
     assert keys(table) == left
+
+
+def test_a_stage_file_of_an_earlier_version_writes_null_as_the_default_name(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "staged.json"
+    table.write([{"p": None, "k": 9}], overwrite=True, partition={"p": None}, stage=str(file))
+    document = json.loads(file.read_text())
+    assert document["version"] == 3
+    content = {**document["content"], "static_partition": [f"p={TEXT}"]}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    file.write_text(json.dumps({**document, "version": 2, "sha256": digest, "content": content}))
+    table.stage.commit(str(file))
+    assert keys(table) == [2, 3, 4, 9]
 
 
 @pytest.mark.parametrize(
