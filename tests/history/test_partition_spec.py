@@ -63,7 +63,7 @@ def test_all_keys_that_are_named_must_fit(tmp_path: Path) -> None:
 
 
 TEXT = "__DEFAULT_PARTITION__"
-INSTANT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+INSTANT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
 
 
 @pytest.fixture
@@ -86,6 +86,15 @@ def test_a_text_is_that_text_in_the_library(table: Table) -> None:
     assert table.drop_partition({"p": TEXT}).rows == 1 and keys(table) == [1, 3, 4]
     assert table.drop_partition({"p": TEXT}).rows == 0
     assert table.drop_partition([{"p": None}, {"p": "a"}]).rows == 2 and keys(table) == [4]
+
+
+def test_the_name_of_null_is_no_number_in_the_library(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=["p INT", "k INT"], partition_by="p", bucket=-1)
+    table.write([{"p": None, "k": 1}])
+    with pytest.raises(UsageError, match="the value is not of type INT") as refused:
+        table.drop_partition({"p": TEXT})
+    assert refused.value.hint == "null is None in the library, and NULL in SQL"
+    assert table.drop_partition({"p": None}).rows == 1
 
 
 def test_on_the_command_line_it_is_null(table: Table, run: Run) -> None:  # noqa: F811
