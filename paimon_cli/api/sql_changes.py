@@ -13,7 +13,7 @@ from paimon_cli.api.sql_computed import computed_change
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_result import SqlResult, changed
-from paimon_cli.api.sql_rows import assigned, rows_of, values_text
+from paimon_cli.api.sql_rows import assigned, assigned_alone, rows_of, values_text
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.data_file_schema import TRACKING_COLUMNS
 from paimon_cli.options.choices import ConflictCheck
@@ -40,7 +40,7 @@ def insert(context: SqlContext, asked: Insert) -> SqlResult:
         found = _targets(schema, asked, [name for name, _ in columns], list(fixed))
         of_query = [of_type for _, of_type in columns]
         given = [assigned(f"c{number}", field.type, of_query[number]) for number, field in enumerate(found)]
-        constants = [assigned(context.duckdb_text(words), schema.field(name).type) for name, words in fixed.items()]
+        constants = [assigned_alone(words, schema.field(name).type, context.duckdb_text) for name, words in fixed.items()]
         names.extend([*(field.name for field in found), *fixed])
         sources = ", ".join(f"c{number}" for number in range(len(columns)))
         return f"SELECT {', '.join([*given, *constants])} FROM ({text}\n) AS q({sources})"

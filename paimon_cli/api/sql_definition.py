@@ -262,7 +262,7 @@ def _drop_partition(context: SqlContext, table: Any, words: Words) -> SqlResult:
     for part in words.in_brackets().parts():
         key = part.name("a partition column")
         part.expect("=")
-        values[key] = partition_value(part, key)
+        values[key] = partition_value(part.rest, key, may_be_name=True)
     words.expect_end(_END)
     planned = table.plan_truncate(partition=[values])
     if planned.plan.files and context.confirm is not None:

@@ -149,9 +149,7 @@ def values_text(values: Words, targets: Sequence[DataType], text_of: Callable[[W
     texts = []
     for row in rows:
         cells = zip(row, targets, kinds, strict=True)
-        alone = (
-            _cast_alone(text_of(cell), t, _kind(cell)) if len(of_column) > 1 else text_of(cell) for cell, t, of_column in cells
-        )
+        alone = (assigned_alone(cell, t, text_of) if len(of_column) > 1 else text_of(cell) for cell, t, of_column in cells)
         texts.append(", ".join(alone))
     return f"VALUES {', '.join(f'({text})' for text in texts)}"
 
@@ -166,8 +164,10 @@ def _kind(value: Words) -> str:
     return "TEXT" if tokens[0].token_type == TokenType.STRING else tokens[0].text.upper()
 
 
-def _cast_alone(value: str, t: DataType, kind: str) -> str:
-    if t.root not in INTEGER_ROOTS or kind == "TEXT":
+def assigned_alone(words: Words, t: DataType, text_of: Callable[[Words], str]) -> str:
+    """A value whose type only DuckDB knows, as `assigned` to a column of this type. `text_of`: a value as DuckDB reads it."""
+    value = text_of(words)
+    if t.root not in INTEGER_ROOTS or _kind(words) == "TEXT":
         return assigned(value, t, "VARCHAR")
     cast = f"CAST(({value}) AS {_integer_type(t)})"
     return f"CASE WHEN ({value}) IS NOT DISTINCT FROM {cast} THEN {cast} ELSE {_refused(value)} END"

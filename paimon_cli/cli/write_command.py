@@ -91,8 +91,9 @@ def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, o
     if summary.other_bucket_rows:
         note(f"note: {counted(summary.other_bucket_rows, 'row')} of other buckets left out")
     if summary.unordered_deletes:
-        fields = ", ".join(f"'{name}'" for name in opened.context.options.sequence_fields)
-        what = f"{counted(summary.unordered_deletes, 'delete')} without a value of {fields} (sequence.field)"
+        first, *others = opened.context.options.sequence_fields
+        option = "the first of sequence.field" if others else "sequence.field"
+        what = f"{counted(summary.unordered_deletes, 'delete')} without a value of '{first}' ({option})"
         warn(f"{what} cannot remove rows that have one; give it, or remove them by `paimon-cli delete`")
     if stage is not None:
         from paimon_cli.cli.stage_commands import show_staged, staged_text

@@ -78,7 +78,12 @@ def pairs_of(context: TableContext, values: PartitionValues) -> tuple[str, ...]:
 
 def partition_value(context: TableContext, name: str, text: str | None) -> Any:
     """The internal value of a partition column from its text; None for null. Raises `UsageError` for an invalid one."""
-    return value_of_text(context.schema.field(name), None if is_null(context, text) else text)
+    try:
+        return value_of_text(context.schema.field(name), None if is_null(context, text) else text)
+    except UsageError as error:
+        if text == context.options.partition_default_name:  # in the library, where it is a text as others
+            error.set_hint("null is None in the library, and NULL in SQL")
+        raise
 
 
 def is_null(context: TableContext, text: str | None) -> bool:

@@ -192,8 +192,8 @@ class Tally:
     """Counts of rows and faults in one split or, merged in the order of the splits, in the whole input; and the first faults.
 
     `rows`: valid rows. `missing_columns`: columns that some rows lack, where they become null. `other_bucket_rows`: valid rows
-    that were left out, because another writer owns their buckets. `unordered_deletes`: deletions without a value of a sequence
-    field, which remove no row that has one.
+    that were left out, because another writer owns their buckets. `unordered_deletes`: deletions without a value of the
+    first sequence field, which remove no row that has one.
     """
 
     rows: int = 0

@@ -174,8 +174,8 @@ class IncomingRows:
             else:
                 cells = pa.nulls(batch.num_rows, arrow_type(column.type))
             cells = cells if column.default_value is None else with_default(cells, column)
-            if column.name in self._ordered_by and cells.null_count:
-                without_sequence |= cells.is_null().to_numpy(zero_copy_only=False)
+            if column.name == self._ordered_by and cells.null_count:
+                without_sequence = cells.is_null().to_numpy(zero_copy_only=False)
             columns.append(self._filled(cells, column))
         kinds = self._kinds(batch, columns, bad)
         arrival = pa.array(rows + split.order_base)
@@ -192,13 +192,16 @@ class IncomingRows:
         return result
 
     @cached_property
-    def _ordered_by(self) -> tuple[str, ...]:
-        """The sequence fields, if they decide whether a deletion removes the row of its key."""
+    def _ordered_by(self) -> str | None:
+        """The first sequence field, if it decides whether a deletion removes the row of its key: a null is older than any value.
+
+        Of two rows that have the same value there, further fields decide: a null in these does not say what a deletion removes.
+        """
         options = self.schema.typed_options
         removes = options.partial_update_remove_record_on_delete or options.aggregation_remove_record_on_delete
         if not self.schema.primary_keys or RowKind.DELETE in self.kind_filter.dropped:
-            return ()
-        return options.sequence_fields if options.merge_engine.newest_wins or removes else ()
+            return None
+        return next(iter(options.sequence_fields), None) if options.merge_engine.newest_wins or removes else None
 
     def _filled(self, cells: pa.Array, column: DataField) -> pa.Array:
         """The cells of a deletion with the key alone: a NOT NULL column of the file must hold some value."""

@@ -19,7 +19,16 @@ from paimon_cli.invariants import (
 )
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
-from paimon_cli.invariants.scopes import OF_BUCKET, OF_HISTORY, OF_REFERENCES, OF_STEP, OF_VERSION, WITHOUT_SCHEMA
+from paimon_cli.invariants.scopes import (
+    OF_BUCKET,
+    OF_HISTORY,
+    OF_MERGED,
+    OF_REFERENCES,
+    OF_STEP,
+    OF_VERSION,
+    WITHOUT_SCHEMA,
+    Check,
+)
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import BY_CODE, Violation
 from paimon_cli.metadata.data_file import BucketId, ManifestEntry
@@ -42,6 +51,7 @@ REFERENCE_CHECKS = OF_REFERENCES.checks_in(_MODULES)
 META_CHECKS = OF_VERSION.checks_in(_MODULES)
 STEP_CHECKS = OF_STEP.checks_in(_MODULES)
 BUCKET_CHECKS = OF_BUCKET.checks_in(_MODULES)
+MERGED_CHECKS = OF_MERGED.checks_in(_MODULES)
 INVARIANTS = tuple(sorted(BY_CODE.values(), key=lambda invariant: invariant.code))
 """All invariants."""
 
@@ -134,12 +144,23 @@ def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterat
     for index in version.index_entries:
         if index.bucket_id == bucket_id and index.index_file.external_path is None:
             yield from index_checks.index_can_be_read(version, index)
-    if rows and all(version.context.can_open(entry.file) for entry in version.at(bucket_id)):  # of others PV028 says enough
-        for check in BUCKET_CHECKS:
-            try:
-                yield from check(version, bucket_id)
-            except (DamagedFile, NotFound) as error:
-                yield Violation("PV031", error.path or version.path, str(error))
+    if rows:
+        yield from _of_rows(BUCKET_CHECKS, version, bucket_id)
+
+
+def check_merged(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
+    """Checks that merge all rows of a bucket."""
+    yield from _of_rows(MERGED_CHECKS, version, bucket_id)
+
+
+def _of_rows(checks: Iterable[Check[[Version, BucketId]]], version: Version, bucket_id: BucketId) -> Iterator[Violation]:
+    if not all(version.context.can_open(entry.file) for entry in version.at(bucket_id)):
+        return  # of these PV028 says enough
+    for check in checks:
+        try:
+            yield from check(version, bucket_id)
+        except (DamagedFile, NotFound) as error:
+            yield Violation("PV031", error.path or version.path, str(error))
 
 
 def check_rows(version: Version) -> Iterator[Violation]:
@@ -148,6 +169,7 @@ def check_rows(version: Version) -> Iterator[Violation]:
         for entry in version.at(bucket_id):
             yield from check_file(version, entry, rows=True)
         yield from check_bucket(version, bucket_id, rows=True)
+        yield from check_merged(version, bucket_id)
     yield from hash_indexes.hashes_are_in_one_bucket(version)
     yield from row_checks.keys_live_in_one_bucket(version)
 

@@ -13,7 +13,7 @@ from paimon_cli.bucket.merged_rows import merge_columns, merge_section
 from paimon_cli.datatypes.key_order import group_starts, null_first_words
 from paimon_cli.errors import BadInput
 from paimon_cli.history.live_files import BucketFiles
-from paimon_cli.invariants.scopes import OF_BUCKET
+from paimon_cli.invariants.scopes import OF_BUCKET, OF_MERGED
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import FULL, CheckGroup, Invariant, Violation
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -51,9 +51,12 @@ def lower_levels_are_not_older(version: Version, bucket_id: BucketId) -> Iterato
         yield Violation("PV059", version.bucket_directory(bucket_id), why)
 
 
-@OF_BUCKET.check(Invariant("PV070", CheckGroup.RUNS, FULL, "the versions of every key can be merged into one row"))
+@OF_MERGED.check(Invariant("PV070", CheckGroup.RUNS, FULL, "the versions of every key can be merged into one row"))
 def versions_can_be_merged(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV070. Writers of Paimon take each row by itself: that a sum overflows its type, only readers and compactions find."""
+    """PV070. Writers of Paimon take each row by itself: that a sum overflows its type, only readers and compactions find.
+
+    Of all snapshots only the newest and those of tags are merged: each merges whole buckets, in which a commit changes little.
+    """
     context = version.context
     entries = [entry for entry in version.at(bucket_id) if not entry.is_postponed]
     if not context.mode.bounds_are_keys or not context.mode.merge_engine.combines_versions:

@@ -55,12 +55,13 @@ class VerifyRequest(VerifyOptions):
 
 @dataclass(frozen=True)
 class VerifyTask:
-    """Data files to check one by one or, with `bucket_id`, all files and index files of a bucket together."""
+    """Data files to check one by one or, with `bucket_id`, all files and index files of a bucket together: `merged` or not."""
 
     snapshot: Snapshot
     entries: tuple[ManifestEntry, ...]
     bucket_id: BucketId | None = None
     indexes: tuple[IndexManifestEntry, ...] = ()
+    merged: bool = False
 
     @property
     def size(self) -> int:
@@ -136,10 +137,11 @@ class VerifyReport(ShownAsTable):
 
 @dataclass
 class _Gathered:
-    """What the walk through the history collects: tasks, and the newest version."""
+    """What the walk through the history collects: tasks, the newest version, and of all snapshots those of tags."""
 
     tasks: list[VerifyTask] = field(default_factory=list)
     newest: Version | None = None
+    tagged: list[Version] = field(default_factory=list)
 
 
 def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> VerifyReport:
@@ -150,10 +152,11 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     _keep(report, _of_the_table(context, request))
     _keep(report, _of_the_history(context, request, report, gathered))
     if request.snapshot_id is None:
-        _keep(report, _of_the_tags(context, request))
+        _keep(report, _of_the_tags(context, request, gathered))
     if request.looks_inside() and gathered.newest is not None:
         _keep(report, hash_indexes.hashes_are_in_one_bucket(gathered.newest))
-        _keep(report, _inside(context, request, gathered.tasks, engine, progress))
+        tasks = [*gathered.tasks, *_merging_tasks(context, request, [gathered.newest, *gathered.tagged])]
+        _keep(report, _inside(context, request, tasks, engine, progress))
         if request.level == FULL and request.wants("PV060"):
             _keep(report, row_checks.keys_live_in_one_bucket(gathered.newest))
         if request.level == FULL and request.wants("PV058"):
@@ -267,19 +270,21 @@ def _of_the_state(version: Version, request: VerifyRequest, stored: StoredFiles,
         gathered.tasks += _tasks(version)
 
 
-def _of_the_tags(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:
+def _of_the_tags(context: TableContext, request: VerifyRequest, gathered: _Gathered) -> Iterator[Violation]:
     stored = StoredFiles(context)
     for version in snapshot_checks.tagged_versions(context):
         if isinstance(version, Violation):
             yield version
         elif request.level != META:
             yield from snapshot_checks.tagged_files_exist(version, stored)
+            if request.all_snapshots:
+                gathered.tagged.append(version)
 
 
 def _tasks(version: Version) -> list[VerifyTask]:
     """Tasks for portions of the new files, and for each changed bucket that must also be checked as a whole.
 
-    These are buckets with index files, and all buckets in tables that choose the bucket of a key by a lookup, or combine rows.
+    These are buckets with index files, and all buckets in tables that look up old rows, or the bucket of a key.
     """
     tasks: list[VerifyTask] = []
     portion: list[ManifestEntry] = []
@@ -292,13 +297,26 @@ def _tasks(version: Version) -> list[VerifyTask]:
         tasks.append(VerifyTask(version.snapshot, tuple(portion)))
     options = version.context.options
     indexed = {entry.bucket_id for entry in version.index_entries}
-    mode = version.context.mode
-    is_each = mode.looks_up_old_rows or options.bucket == -1 or (mode.has_keys and mode.merge_engine.combines_versions)
+    is_each = version.context.mode.looks_up_old_rows or options.bucket == -1
     as_a_whole = version.changed_buckets if is_each else indexed & set(version.changed_buckets)
     for bucket_id in sorted(as_a_whole):
         indexes = tuple(e for e in version.index_entries if e.bucket_id == bucket_id)
         tasks.append(VerifyTask(version.snapshot, tuple(version.at(bucket_id)), bucket_id, indexes))
     return tasks
+
+
+def _merging_tasks(context: TableContext, request: VerifyRequest, versions: Sequence[Version]) -> list[VerifyTask]:
+    """Tasks for the buckets whose rows are merged: each state of a bucket once, also if several versions have it."""
+    is_wanted = request.level == FULL and any(request.wants(code) for one in check.MERGED_CHECKS for code in one.codes)
+    if not is_wanted or not context.mode.has_keys or not context.mode.merge_engine.combines_versions:
+        return []
+    tasks: dict[object, VerifyTask] = {}
+    for version in versions:
+        for bucket_id, entries in sorted(version.buckets.items()):
+            indexes = tuple(e for e in version.index_entries if e.bucket_id == bucket_id)
+            state = (bucket_id, frozenset(e.identity for e in entries), frozenset(e.index_file.file_name for e in indexes))
+            tasks.setdefault(state, VerifyTask(version.snapshot, tuple(entries), bucket_id, indexes, merged=True))
+    return list(tasks.values())
 
 
 def _inside(
@@ -317,6 +335,8 @@ def check_one_file(context: TableContext, rows: bool, task: VerifyTask) -> list[
     """Run one task on an engine. `rows`: check the rows as well."""
     version = Version(context, task.snapshot)
     version.live, version.index_entries = list(task.entries), list(task.indexes)
+    if task.bucket_id is not None and task.merged:
+        return list(check.check_merged(version, task.bucket_id))
     if task.bucket_id is not None:
         return list(check.check_bucket(version, task.bucket_id, rows=rows))
     return [violation for entry in task.entries for violation in check.check_file(version, entry, rows=rows)]

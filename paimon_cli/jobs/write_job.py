@@ -87,8 +87,8 @@ class WriteSummary(Summary):
 
     `skipped_rows`: rows with the `bad_cells`; `missing_columns`: columns that are null in rows that lack them.
     `other_bucket_rows`: rows of the input that were left out, because other writers own their buckets. `unordered_deletes`:
-    deletions with a null in a sequence field, which remove no row that has a value there. `compacted`: number of buckets that
-    were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are committed;
+    deletions with a null in the first sequence field, which remove no row that has a value there. `compacted`: number of buckets
+    that were compacted; `compaction_lost`: why compactions were dropped or refused, although the rows are committed;
     `compaction_repeated`: why buckets were compacted once more after the commit, so that readers see the rows.
     `waiting_records`: stored records in the written buckets that reads do not show yet, because they wait for a compaction; of
     a repeated write, those of the whole table; None if that cannot be told. `attempts`: to publish the commit; `rewrites`: how

@@ -10,8 +10,8 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -87,7 +87,9 @@ def _brief(content: Any) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-KIND, _VERSION = "paimon-cli/StagedCommit", 2
+KIND = "paimon-cli/StagedCommit"
+_NULL_AS_NAME, _NULL_APART = 2, 3
+"""Versions: a null of `static_partition` is written as the table's default partition name, or as a key without a value."""
 STAGED, COMMITTED, ABORTED = "staged", "committed", "aborted"
 
 
@@ -96,9 +98,9 @@ class StagedCommit:
     """Everything that is needed to commit the written files later.
 
     `table` is its root URL; `schema_id` and `schema_time_millis` distinguish it from another table in the same directory. With
-    `overwrite` the new files replace the live files of `static_partition` (texts `key=value`, or `key` for null), of the
-    partitions with new rows (`dynamic_overwrite`), or of the whole table. `snapshot_ids` are the snapshots that the commit
-    created.
+    `overwrite` the new files replace the live files of `static_partition` (see `static_values`), of the partitions with new rows
+    (`dynamic_overwrite`), or of the whole table. `snapshot_ids` are the snapshots that the commit created. `version`: of the
+    file; the newer one is written only where it is needed, so that earlier versions of paimon-cli read all other files.
     """
 
     table: str
@@ -114,17 +116,39 @@ class StagedCommit:
     static_partition: tuple[str, ...] | None = None
     state: str = STAGED
     snapshot_ids: tuple[int, ...] = ()
+    version: int = _NULL_AS_NAME
+
+    def with_static_values(self, values: Mapping[str, str | None] | None, default_name: str) -> StagedCommit:
+        """The commit with this static partition (None is null). `default_name`: the table's default partition name."""
+        if values is None:
+            return replace(self, static_partition=None, version=_NULL_AS_NAME)
+        pairs = tuple(key if text is None else f"{key}={text}" for key, text in values.items())
+        # The default name as a text, too: in the older version it would mean null.
+        is_apart = None in values.values() or default_name in values.values()
+        return replace(self, static_partition=pairs, version=_NULL_APART if is_apart else _NULL_AS_NAME)
+
+    def static_values(self, default_name: str) -> dict[str, str | None] | None:
+        """The static partition: each key with its value as a text, or None for null."""
+        if self.static_partition is None:
+            return None
+        found = dict[str, str | None]()
+        for pair in self.static_partition:
+            key, equals, text = pair.partition("=")
+            is_null = not equals or (self.version == _NULL_AS_NAME and text == default_name)
+            found[key] = None if is_null else text
+        return found
 
     def to_json(self) -> str:
         content = record_to_json(self)
-        document = {"kind": KIND, "version": _VERSION, "sha256": _digest(content), "content": content}
+        version = content.pop("version")
+        document = {"kind": KIND, "version": version, "sha256": _digest(content), "content": content}
         return json.dumps(document, indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str | bytes, path: str = "") -> StagedCommit:
         """Parse a stage file. Raises a `DamagedFile` that names `path`."""
         try:
-            staged = record_from_json(StagedCommit, _content(json.loads(text)))
+            staged = record_from_json(StagedCommit, _fields(json.loads(text)))
             if staged.state not in (STAGED, COMMITTED, ABORTED):
                 raise ValueError(f"unknown state {staged.state!r}")
             numbers = (staged.schema_id, staged.commit_identifier, staged.read_snapshot_id or 0, *staged.snapshot_ids)
@@ -155,15 +179,18 @@ def check_records(messages: tuple[CommitMessage, ...], path: str) -> None:
     decode_index_manifest(encoded_indexes, path)
 
 
-def _content(document: Any) -> Any:
+def _fields(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise ValueError(f"it is not of kind {KIND}")
-    if document.get("version") != _VERSION:
-        raise ValueError(f"it has version {document.get('version')!r}, but only version {_VERSION} is supported")
+    version = document.get("version")
+    if version not in (_NULL_AS_NAME, _NULL_APART):
+        raise ValueError(f"it has version {version!r}, but only the versions {_NULL_AS_NAME} and {_NULL_APART} are supported")
     content = document.get("content")
     if document.get("sha256") != _digest(content):
         raise ValueError("its checksum is wrong: it was changed or truncated")
-    return content
+    if not isinstance(content, dict) or "version" in content:
+        raise ValueError("its content must be an object without a version of its own")
+    return {**content, "version": version}
 
 
 def _digest(content: Any) -> str:

@@ -8,11 +8,19 @@ from typing import Literal
 from sqlglot import TokenType
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.sql.statements import Words, is_word
+from paimon_cli.sql.statements import Words, is_name, is_word
 
 _QUERIES = ("SELECT", "FROM", "VALUES", "TABLE", "(", "WITH")
 _RETURNING = "RETURNING"
 _LOOK_AFTER = "read the table after the statement"
+_STRINGS = (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
+"""Texts in quotes, with escapes (`e'a'`, for sqlglot one of bytes) and in dollar quotes."""
+_TYPES_OF_LITERALS = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "NUMERIC"),
+    *("CHAR", "VARCHAR", "STRING", "TEXT", "DATE", "TIME"),
+    *("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATETIME"),
+)
+"""Not every word: the text of `x'41'` is not 41."""
 
 
 @dataclass(frozen=True)
@@ -136,19 +144,33 @@ def _partition(words: Words) -> dict[str, Words]:
     return found
 
 
-def partition_value(words: Words, name: str) -> str | None:
-    """The value of a partition column as a text: a text, a number, or NULL. Raises `NotSupported` for other expressions."""
-    rest = words.rest
-    if rest.accept("NULL") and rest.is_at_end:
+def partition_value(words: Words, name: str, *, may_be_name: bool = False) -> str | None:
+    """The value of a partition column as a text; None for NULL. Raises `NotSupported` for what is neither a literal nor NULL.
+
+    `may_be_name`: a bare word or a name in double quotes is a text, too, as where no query computes the value.
+    """
+    if words.rest.accept("NULL") and len(words.rest.tokens) == 1:
         return None
-    rest = words.rest
-    rest.accept("DATE") or rest.accept("TIMESTAMP")
-    kinds = (TokenType.NUMBER,) if (is_negative := rest.accept("-")) else (TokenType.NUMBER, TokenType.STRING)
-    left = rest.rest.tokens
-    if len(left) == 1 and (left[0].token_type in kinds or is_word(left[0], "TRUE") or is_word(left[0], "FALSE")):
-        return f"{'-' if is_negative else ''}{left[0].text}"
-    why = "the value of a partition is a text, a number or NULL"
-    raise NotSupported(f"PARTITION ({name} = {words.rest.text})", why, "write it out")
+    text = _literal_text(words.rest, may_be_name)
+    if text is None:
+        raise NotSupported(
+            f"PARTITION ({name} = {words.rest.text})", "the value of a partition is a literal or NULL", "write it out"
+        )
+    return text
+
+
+def _literal_text(words: Words, may_be_name: bool) -> str | None:
+    """The text of `'a'`, `DATE '2026-11-20'`, `-5` or `TRUE`; None for other expressions."""
+    before, last = words.tokens[:-1], words.tokens[-1] if words.tokens else None
+    if last is None or len(before) > 1:
+        return None
+    if not before:
+        is_literal = last.token_type in (*_STRINGS, TokenType.NUMBER) or is_word(last, "TRUE") or is_word(last, "FALSE")
+        return str(last.text) if is_literal or (may_be_name and is_name(last)) else None
+    if last.token_type == TokenType.NUMBER:
+        return f"-{last.text}" if words.accept("-") else str(last.text) if words.accept("+") else None
+    has_type = last.token_type in _STRINGS and any(is_word(before[0], word) for word in _TYPES_OF_LITERALS)
+    return str(last.text) if has_type else None
 
 
 def read_update(words: Words, preamble: Words | None) -> UpdateOrDelete:

@@ -445,6 +445,19 @@ def test_a_delete_without_its_sequence_is_told(run: Run, tmp_path: Path, of_sequ
     assert rows_of(run, table) == [{"k": 3, "s": 1}]
 
 
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_of_several_sequence_fields_the_first_decides(run: Run, tmp_path: Path, order: str) -> None:
+    table, columns = tmp_path / "db.db" / "t", ("-C", "k INT NOT NULL", "-C", "s INT", "-C", "u INT")
+    options = ("--option", "sequence.field=s,u", "--option", f"sequence.field.sort-order={order}")
+    run("create", table, *columns, "--primary-key", "k", "--bucket", 1, *options)
+    run("write", table, jsonl(tmp_path, *({"k": k, "s": 5, "u": 1} for k in (1, 2, 3))), *LOCAL)
+    later = 6 if order == "ascending" else 4
+    deletes = jsonl(tmp_path, {"k": 1, "s": later}, {"k": 2, "u": later}, {"k": 3, "s": later, "u": 1})
+    told = run("write", table, deletes, "--op", "delete", *LOCAL, "-o", "json")
+    assert rows_of(run, table) == [{"k": 2, "s": 5, "u": 1}] and told.json["item"]["unordered_deletes"] == 1
+    assert "1 delete without a value of 's' (the first of sequence.field) cannot remove rows that have one" in told.err
+
+
 def test_a_delete_that_is_ordered_by_its_commit_is_not(run: Run, tmp_path: Path) -> None:
     for option in ("ignore-delete=true", "merge-engine=aggregation"):
         table = tmp_path / "db.db" / option.partition("=")[0]

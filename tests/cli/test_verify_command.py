@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli import Table
+from paimon_cli.bucket.merged_rows import merge_section
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants import merge_checks
 from paimon_cli.metadata.data_file import ManifestEntry
 from tests.cli.calling import Run
 from tests.goldens import golden_table
@@ -230,6 +237,32 @@ def test_bounds_that_hide_rows_are_left_behind_by_a_copy(run: Run, tmp_path: Pat
     run("verify", tmp_path / "copy", "--level", "full")
     shown = [sorted(run("read", table, "-o", "csv").out.splitlines()) for table in (bench.root, tmp_path / "copy")]
     assert shown[0] == shown[1]
+
+
+def test_of_all_snapshots_only_the_newest_and_tagged_ones_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each of many commits would merge whole buckets again."""
+    merged: list[int] = []
+
+    def counting(context: TableContext, bucket: BucketFiles, *rest: Any, **how: Any) -> Iterator[pa.RecordBatch]:
+        merged.append(len(bucket.files))
+        return merge_section(context, bucket, *rest, **how)
+
+    monkeypatch.setattr(merge_checks, "merge_section", counting)
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "write-only": "true"}
+    table = Table.create(tmp_path / "t", columns=["k INT NOT NULL", "v TINYINT"], primary_key="k", bucket=1, options=options)
+    for value in (100, 100):
+        table.write([{"k": 1, "v": value}])
+    table.write([{"k": 1, "v": 1}], overwrite=True)
+    for value in (2, 3):
+        table.write([{"k": 1, "v": value}])
+    assert not table.verify(level="full", all_snapshots=True).violations and merged == [3]
+    table.tags.create("broken", snapshot=2)
+    table.tags.create("newest")
+    merged.clear()
+    assert [violation.code for violation in table.verify(level="full", all_snapshots=True).violations] == ["PV070"]
+    assert sorted(merged) == [2, 3]
+    merged.clear()
+    assert not table.verify(level="full").violations and merged == [3]
 
 
 @pytest.mark.parametrize(("narrow", "value"), [("TINYINT", 100), ("BIGINT", 2**63 - 2)])

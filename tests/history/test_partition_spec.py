@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
+import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +63,7 @@ def test_all_keys_that_are_named_must_fit(tmp_path: Path) -> None:
 
 
 TEXT = "__DEFAULT_PARTITION__"
+INSTANT = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
 
 
 @pytest.fixture
@@ -83,6 +88,15 @@ def test_a_text_is_that_text_in_the_library(table: Table) -> None:
     assert table.drop_partition([{"p": None}, {"p": "a"}]).rows == 2 and keys(table) == [4]
 
 
+def test_the_name_of_null_is_no_number_in_the_library(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=["p INT", "k INT"], partition_by="p", bucket=-1)
+    table.write([{"p": None, "k": 1}])
+    with pytest.raises(UsageError, match="the value is not of type INT") as refused:
+        table.drop_partition({"p": TEXT})
+    assert refused.value.hint == "null is None in the library, and NULL in SQL"
+    assert table.drop_partition({"p": None}).rows == 1
+
+
 def test_on_the_command_line_it_is_null(table: Table, run: Run) -> None:  # noqa: F811
     run("drop-partition", table.url, f"p={TEXT}", "--yes")
     assert keys(table) == [2, 3, 4]
@@ -94,6 +108,18 @@ def test_a_staged_overwrite_knows_them_apart(table: Table, tmp_path: Path, value
     table.write([{"p": value, "k": 9}], overwrite=True, partition={"p": value}, stage=file)
     table.stage.commit(file)
     assert keys(table) == left
+
+
+def test_a_stage_file_of_an_earlier_version_writes_null_as_the_default_name(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "staged.json"
+    table.write([{"p": None, "k": 9}], overwrite=True, partition={"p": None}, stage=str(file))
+    document = json.loads(file.read_text())
+    assert document["version"] == 3
+    content = {**document["content"], "static_partition": [f"p={TEXT}"]}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    file.write_text(json.dumps({**document, "version": 2, "sha256": digest, "content": content}))
+    table.stage.commit(str(file))
+    assert keys(table) == [2, 3, 4, 9]
 
 
 @pytest.mark.parametrize(
@@ -114,10 +140,65 @@ def test_sql_drops_no_partition_that_was_not_named(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     catalog.sql("ALTER TABLE db.t DROP PARTITION (p = -5)")
     assert keys(table) == [1, 3]
-    for value in ("5 + 5", "'5' '10'", "a"):
-        with pytest.raises(NotSupported, match="the value of a partition is a text, a number or NULL"):
+    for value in ("5 + 5", "'5' '10'", "DATE 5", "x'35'", "a.b", "lower('5')", "- '5'", "- - 5", "INT -5"):
+        with pytest.raises(NotSupported, match="the value of a partition is a literal or NULL"):
             catalog.sql(f"ALTER TABLE db.t DROP PARTITION (p = {value})")
     assert keys(table) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "written"),
+    [
+        ("STRING", "a", '"a"'),
+        ("STRING", "a", "a"),
+        ("STRING", "null", '"null"'),
+        ("STRING", "it's", r"e'it\'s'"),
+        ("STRING", "a", "$$a$$"),
+        ("INT", 5, "+5"),
+        ("INT", 5, "INT '5'"),
+        ("DECIMAL(3, 1)", Decimal("1.5"), "DECIMAL '1.5'"),
+        ("DECIMAL(3, 1)", Decimal("-1.5"), "- 1.5"),
+        ("DATE", datetime.date(2026, 1, 2), "DATE '2026-01-02'"),
+        ("BOOLEAN", True, "true"),
+        ("TIMESTAMP_LTZ(3)", INSTANT, "TIMESTAMPTZ '2026-01-02T03:04:05Z'"),
+        ("TIMESTAMP_LTZ(3)", INSTANT, "TIMESTAMP_LTZ '2026-01-02T03:04:05Z'"),
+    ],
+)
+def test_sql_drops_the_partition_of_a_literal(tmp_path: Path, kind: str, value: object, written: str) -> None:
+    table = Table.create(tmp_path / "db.db" / "t", columns=[f"p {kind}", "k INT"], partition_by="p", bucket=-1)
+    table.write([{"p": value, "k": 1}, {"p": None, "k": 2}])
+    Catalog(str(tmp_path)).sql(f"ALTER TABLE db.t DROP PARTITION (p = {written})")
+    assert keys(table) == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "number"),
+    [
+        ("INT", "'5'", "5"),
+        ("BIGINT", "'-5'", "-5"),
+        ("DECIMAL(4, 2)", "'5.5'", "5.5"),
+        ("DATE", "'2026-01-02'", "DATE '2026-01-02'"),
+        ("BOOLEAN", "'true'", "TRUE"),
+    ],
+)
+def test_sql_inserts_into_partitions_of_every_type(tmp_path: Path, kind: str, text: str, number: str) -> None:
+    table = Table.create(tmp_path / "db.db" / "t", columns=[f"p {kind}", "k INT"], partition_by="p", bucket=-1)
+    catalog = Catalog(str(tmp_path))
+    for value, other in ((text, number), ("NULL", "NULL")):
+        catalog.sql(f"INSERT INTO db.t PARTITION (p = {value}) SELECT 7")
+        catalog.sql(f"INSERT INTO db.t PARTITION (p = {other}) VALUES (8)")
+    assert keys(table) == [7, 7, 8, 8] and len(table.partitions()) == 2
+    for value in (text, number, "NULL"):
+        catalog.sql(f"INSERT OVERWRITE db.t PARTITION (p = {value}) SELECT 9")
+    assert keys(table) == [9, 9] and len(table.partitions()) == 2
+
+
+def test_sql_puts_no_fraction_into_a_partition_of_whole_numbers(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "db.db" / "t", columns=["p INT", "k INT"], partition_by="p", bucket=-1)
+    for value in ("1.5", "'1.5'"):
+        with pytest.raises(UsageError, match="not a whole number"):
+            Catalog(str(tmp_path)).sql(f"INSERT INTO db.t PARTITION (p = {value}) SELECT 7")
+    assert keys(table) == []
 
 
 def test_blame_finds_the_text_null(tmp_path: Path) -> None:

@@ -81,6 +81,28 @@ def test_everything_else_comes_back_too() -> None:
     assert StagedCommit.from_json(decided.to_json()) == decided
 
 
+@pytest.mark.parametrize(
+    ("values", "version"),
+    [
+        (None, 2),
+        ({"a": "1", "b": "x=y"}, 2),
+        ({"a": None, "b": "1"}, 3),
+        ({"a": "__NULL__"}, 3),
+        ({"a": None, "b": "__NULL__"}, 3),
+    ],
+)
+def test_a_static_partition_comes_back(values: dict[str, str | None] | None, version: int) -> None:
+    staged = STAGED.with_static_values(values, "__NULL__")
+    assert json.loads(staged.to_json())["version"] == version  # the newer one only where earlier readers would be wrong
+    assert StagedCommit.from_json(staged.to_json()).static_values("__NULL__") == values
+
+
+def test_a_static_partition_of_version_2() -> None:
+    old = replace(STAGED, static_partition=("a=__NULL__", "b=1"))
+    assert json.loads(old.to_json())["version"] == 2
+    assert StagedCommit.from_json(old.to_json()).static_values("__NULL__") == {"a": None, "b": "1"}
+
+
 def test_bytes_are_hex_and_nothing_is_lost_on_the_way_through_other_tools() -> None:
     document = json.loads(STAGED.to_json())
     assert document["content"]["messages"][0]["partition"] == "00ff"

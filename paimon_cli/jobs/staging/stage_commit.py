@@ -40,8 +40,8 @@ from paimon_cli.options.choices import WriterOrder
 from paimon_cli.storage.deletions import delete_all
 from paimon_cli.storage.redaction import shown_name
 
-ALIKE = ("schema_id", "overwrite", "dynamic_overwrite", "static_partition", "data_conflict_check")
-"""What stage files that are committed together have in common."""
+ALIKE = ("schema_id", "overwrite", "dynamic_overwrite", "static_partition", "version", "data_conflict_check")
+"""What stage files that are committed together have in common. Pairs of a static partition mean the same in one version only."""
 
 
 @dataclass(frozen=True)
@@ -216,15 +216,9 @@ def _commit(
     committer = Committer(context, staged.data_conflict_check)
     if not staged.overwrite:
         return committer.commit(messages, identity)
-    static = None if staged.static_partition is None else dict(map(_pair_of, staged.static_partition))
+    static = staged.static_values(context.options.partition_default_name)
     covered = overwritten(context, messages, static, staged.dynamic_overwrite)
     return committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read_snapshot_id or None)
-
-
-def _pair_of(written: str) -> tuple[str, str | None]:
-    """The column and value of a pair that `stage_job` has written."""
-    name, equals, text = written.partition("=")
-    return name, text if equals else None
 
 
 def check_alike(writes: Sequence[StagedWrite]) -> None:

@@ -22,7 +22,7 @@ from paimon_cli.errors import (
     cleaning_up,
     undone_on_failure,
 )
-from paimon_cli.history.partition_spec import PartitionValues, is_null
+from paimon_cli.history.partition_spec import is_null
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
@@ -130,8 +130,7 @@ def stage_write(
             messages=tuple(messages),
             overwrite=request.overwrite,
             dynamic_overwrite=request.overwrite and context.options.dynamic_partition_overwrite,
-            static_partition=_written_partition(context, request.static_partition),
-        )
+        ).with_static_values(_static_values(context, request), context.options.partition_default_name)
     try:
         found = file.create(staged)
         if found is Verified.THEIRS:
@@ -145,11 +144,10 @@ def stage_write(
     return staged, tally
 
 
-def _written_partition(context: TableContext, values: PartitionValues | None) -> tuple[str, ...] | None:
-    """The partition as a stage file has it: a null must not be taken for the text that stands for it on the command line."""
-    if values is None:
-        return None
-    return tuple(key if is_null(context, text) else f"{key}={text}" for key, text in values.items())
+def _static_values(context: TableContext, request: WriteRequest) -> dict[str, str | None] | None:
+    """The static partition of the write. A null is None, also where the command line wrote the name that stands for it."""
+    given = request.static_partition
+    return None if given is None else {key: None if is_null(context, text) else text for key, text in given.items()}
 
 
 def _would_show_nothing(context: TableContext) -> bool:

@@ -21,7 +21,7 @@ from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.check import check_bucket, check_file
+from paimon_cli.invariants.check import check_bucket, check_file, check_merged
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.jobs.engine import Computing, LocalEngine, Progress
@@ -275,7 +275,7 @@ def real_violations(version: Version) -> list[Violation]:
 
 def _checked(version: Version, bucket_id: BucketId) -> list[Violation]:
     found = [v for entry in version.at(bucket_id) for v in check_file(version, entry, rows=True)]
-    return [*found, *check_bucket(version, bucket_id, rows=True)]
+    return [*found, *check_bucket(version, bucket_id, rows=True), *check_merged(version, bucket_id)]
 
 
 class RealChange(NamedTuple):
