@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import CommitKind, removed_on_refusal
 from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.data_conflict import check_of_partitions
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import NotSupported
@@ -106,7 +107,8 @@ def restore_as_new(
 ) -> CommitResult:
     """Copy the missing files of `target` and commit. `copy_files`: from elsewhere, by default within the table.
 
-    Raises `Conflict` if another commit wrote to these partitions; the copies are then deleted.
+    Raises `Conflict` if another commit wrote to any partition, even to one without a difference: the new snapshot would have its
+    rows beside those of `target`. The copies are then deleted.
     """
     messages: list[CommitMessage] = []
     copy = copy_files or _within(context)
@@ -115,8 +117,9 @@ def restore_as_new(
             copy(_copy_into(context, difference, latest, messages))
         identity = fresh_identity(context)
         # after a rollback, rows of the target may have ids that are new to the latest snapshot
-        committer = Committer(context, ConflictCheck.PARTITION, least_row_id=target.next_row_id or 0)
-        return committer.commit(messages, identity, CommitKind.RESTORE)
+        committer = Committer(context, ConflictCheck.OFF, least_row_id=target.next_row_id or 0)
+        whole = check_of_partitions(context, identity, lambda partition: True, None if latest is None else latest.id)
+        return committer.commit(messages, identity, CommitKind.RESTORE, also=[whole])
 
 
 def _within(context: TableContext) -> CopyFiles:

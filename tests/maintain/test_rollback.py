@@ -319,6 +319,17 @@ def test_as_new_beside_compactions_and_writes_tries_again(tmp_path: Path) -> Non
     assert files_on_disk(context) == named_files(context)
 
 
+def test_as_new_beside_a_write_to_a_partition_that_stays_as_it_is(tmp_path: Path) -> None:
+    """Its rows are not those of the target, whichever partition they are in."""
+    options = {"write-only": "true"}
+    context = make_table(tmp_path / "t", {"p": "INT NOT NULL", "k": "INT NOT NULL"}, ["p", "k"], ["p"], options=options)
+    for k in (1, 2):
+        write(context, [{"p": 1, "k": k}])
+    beside = TableContext.open(context.url, storage=RivalStorage(lambda: write(context, [{"p": 2, "k": 3}])))
+    done = run_restore(replace(beside, clock=SteppingClock()), context.snapshots.get(1), LocalEngine(), NoProgress())
+    assert done.snapshot == 4 and rows(context) == [{"p": 1, "k": 1}]
+
+
 def test_as_new_to_a_target_that_expires_meanwhile(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"write-only": "true"})
     for value in "ab":
