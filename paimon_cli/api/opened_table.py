@@ -119,7 +119,8 @@ class OpenedTable:
         from paimon_cli.catalog.option_values import check_options_of_call
 
         opened = self.context
-        check_options_of_call(opened.schemas.latest().options, opened.given, opened.snapshots.latest_id() is not None)
+        latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
+        check_options_of_call(latest.options, opened.given, has_snapshots, bool(latest.partition_keys))
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.
