@@ -37,6 +37,7 @@ from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, Us
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.moved_partitions import is_repair
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_own_buckets
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
@@ -73,6 +74,8 @@ def alter_table(table: TableContext, changes: Sequence[SchemaChange], clock: Clo
             return AlteredTable(old, False)
         _check_newest(table, old)
         before = _readable(old)
+        if before.typed_options.bucket != new.typed_options.bucket:
+            expect_own_buckets(table, {**new.options, **table.given})
         _check_names_of_partitions(table, before, new)
         _check_vectors_switch(table, before, new)
         _check_lookup_switch(table, before, new)
