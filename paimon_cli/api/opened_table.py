@@ -37,6 +37,7 @@ class OpenedTable:
         self.context = context
         """The opened table, which jobs get. Internal to paimon_cli."""
         self.runtime = runtime or Runtime()
+        context.cache.warn = self.runtime.warn
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"

@@ -241,6 +241,8 @@ def create_tags_after(tags: AutomaticTags | None, made: Sequence[Snapshot]) -> N
         created = tags.create(made)
     except (PaimonError, FileNotFoundError) as failure:
         tags.context.trace.step("tags_not_created", error=str(failure))
+        what = failure.message if isinstance(failure, PaimonError) else str(failure)
+        tags.context.cache.warn(f"automatic tags of {tags.context.name} were not created: {what}; the next commit tries it again")
         return
     if created:
         tags.context.trace.step("tags_created", names=created)

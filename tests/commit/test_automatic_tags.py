@@ -272,3 +272,14 @@ def test_rules_that_a_commit_does_not_use_do_not_stop_it(tmp_path: Path, options
     commit(url, "2026-11-28T12:00")
     assert TableContext.open(url).snapshots.latest_id() == 1
     assert list(tags(url)) == (["batch-write-2026-11-28"] if "write_only" not in options else [])
+
+
+def test_a_tag_that_cannot_be_created_is_told_of(tmp_path: Path) -> None:
+    table = Table.open(made(tmp_path))
+    (tmp_path / "t/tag").write_text("no directory")
+    with pytest.warns(UserWarning, match=r"automatic tags of .* were not created: .*; the next commit tries it again"):
+        table.write([{"id": 1}])
+    assert table.snapshot_id == 1
+    (tmp_path / "t/tag").unlink()
+    table.write([{"id": 2}])
+    assert list(tags(table.url).values()) == [1]
