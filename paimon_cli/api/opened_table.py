@@ -37,6 +37,7 @@ class OpenedTable:
         self.context = context
         """The opened table, which jobs get. Internal to paimon_cli."""
         self.runtime = runtime or Runtime()
+        context.cache.warn = self.runtime.warn
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
@@ -119,7 +120,8 @@ class OpenedTable:
         from paimon_cli.catalog.option_values import check_options_of_call
 
         opened = self.context
-        check_options_of_call(opened.schemas.latest().options, opened.given, opened.snapshots.latest_id() is not None)
+        latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
+        check_options_of_call(latest.options, opened.given, has_snapshots, bool(latest.partition_keys))
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.

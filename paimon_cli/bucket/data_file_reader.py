@@ -20,6 +20,7 @@ from paimon_cli.bucket.decoding import (
     check_decoded,
     decoding,
     first_line,
+    missing_file,
     sequences_outside_of_range,
 )
 from paimon_cli.bucket.deletion_vectors import live_rows, packed
@@ -107,7 +108,7 @@ def read_part(
     read = ReadColumns(context, file, columns, bucket_id[0])
     stored = _StoredRows(context, path, file, read.physical, batch_rows, part)
     rows = 0
-    with decoding(path, read.file_schema.fields):
+    with decoding(path, read.file_schema.fields, context):
         for position, batch, kind in stored:
             rows += batch.num_rows
             check_decoded(batch)
@@ -390,8 +391,7 @@ def stored_shape(context: TableContext, bucket_id: BucketId, file: DataFileMeta)
             if form == "avro":
                 return record_count(source), stored_names(source)
     except FileNotFoundError as error:
-        why = "a snapshot refers to it, but the storage has no such file"
-        raise DamagedFile(f"cannot open data file {path}", why, path=path) from error
+        raise missing_file(path, context) from error
     except DECODE_ERRORS as error:
         raise DamagedFile(f"cannot open data file {path}", first_line(error), path=path) from error
     raise NotSupported(f"data file {path}", f"its format {form} is not parquet, orc or avro")

@@ -13,6 +13,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from paimon_cli.datatypes.arrow_types import is_ascii
 from paimon_cli.datatypes.data_type import MAX_NESTING, DataField
 from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.moved_partitions import moved_file
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.options.option_text import shortened
@@ -61,15 +62,16 @@ FAR_TIME = "out of range for nanosecond resolution"
 
 
 @contextmanager
-def decoding(path: str, columns: Sequence[DataField] = ()) -> Iterator[None]:
+def decoding(path: str, columns: Sequence[DataField] = (), context: TableContext | None = None) -> Iterator[None]:
     """A context that turns errors of decoders into `DamagedFile` (or `NotSupported`) with the path of the data file.
 
-    `columns`: those of the file. If one is nested deeper than decoders go, the file is not called damaged.
+    `columns`: those of the file. If one is nested deeper than decoders go, the file is not called damaged. `context`: the table,
+    so that the error about a missing file can say where it is.
     """
     try:
         yield
     except FileNotFoundError as error:
-        raise _missing(path) from error
+        raise missing_file(path, context) from error
     except DECODE_ERRORS as error:
         if FAR_TIME in str(error):
             raise NotSupported(f"data file {path} holds a timestamp before 1677 or after 2262", str(error), path=path) from error
@@ -98,7 +100,10 @@ def sequences_outside_of_range(
     return NotSupported(f"cannot merge files of {context.address} with row-tracking.enabled and a primary key", why, hint)
 
 
-def _missing(path: str) -> DamagedFile:
+def missing_file(path: str, context: TableContext | None) -> DamagedFile:
+    """The error about a data file that the storage does not have at this path."""
+    if context is not None and (found := moved_file(context, path)) is not None:
+        return DamagedFile(f"data file {path} is missing", found.why, found.hint, path=path)
     hint = "if its snapshot expired during the read, read the table again"
     return DamagedFile(
         f"data file {path} is missing", "a snapshot refers to it, but the storage has no such file", hint, path=path

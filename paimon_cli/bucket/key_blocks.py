@@ -301,7 +301,7 @@ class RunSearch:
             known, file, path = self.run.known[number], self.run.files[number], self._path(number)
             if known is None:
                 raise AssertionError(f"a block of {path} is to be read, but its pages are not known")
-            with decoding(path), open_sized(self.context.storage, path, file.file_size) as source:
+            with decoding(path, context=self.context), open_sized(self.context.storage, path, file.file_size) as source:
                 in_file = blocks[cuts[number] : cuts[number + 1]] - self.run.first_blocks[number]
                 yield number, known.pages.read(source, in_file)
 

@@ -163,7 +163,7 @@ class _RunLookup:
             return copy.positions(keys)
         blocks = known.blocks
         if blocks is None and file_format(file.file_name) == "parquet":
-            with decoding(path), open_sized(context.storage, path, file.file_size) as source:
+            with decoding(path, context=context), open_sized(context.storage, path, file.file_size) as source:
                 if len(keys) < PIECES.dense_keys or not _are_dense_in_groups(context, file, source, keys):
                     known.footer = known.footer or checked_footer(source, file)
                     known.blocks = blocks = KeyBlocks.of(context, file, source, known.footer)
@@ -226,7 +226,7 @@ def holds_only_adds(context: TableContext, bucket_id: BucketId, file: DataFileMe
     path = context.data_file_path(*bucket_id, file)
     known = context.cache.kept.facts.get((path, context.schema.id)) or KnownFile()
     if known.only_adds is None:
-        with decoding(path), open_sized(context.storage, path, file.file_size) as source:
+        with decoding(path, context=context), open_sized(context.storage, path, file.file_size) as source:
             known.footer = known.footer or checked_footer(source, file)
             pages = PagedColumns.of(source, known.footer, [VALUE_KIND])
             ends = None if pages is None else pages.bounds(source, 0)
@@ -289,7 +289,7 @@ def _paged_rows(
     path = context.data_file_path(*bucket_id, file)
     name = (path, context.schema.id)
     known = context.cache.kept.facts.get(name) or KnownFile()
-    with decoding(path), open_sized(context.storage, path, file.file_size) as source:
+    with decoding(path, context=context), open_sized(context.storage, path, file.file_size) as source:
         footer = known.footer = known.footer or checked_footer(source, file)
         context.cache.kept.facts.put(name, known)
         stored = []

@@ -23,9 +23,11 @@ from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.open_table import entry_of
 from paimon_cli.catalog.option_values import (
     FORMATS_AND_CODECS,
+    changed_name_of_partitions,
     codecs_unknown_to_java,
     is_valid,
     odd_options,
+    other_places,
     refuse_secrets,
     with_option,
     without_option,
@@ -33,7 +35,9 @@ from paimon_cli.catalog.option_values import (
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.moved_partitions import is_repair
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_own_buckets
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, POSTPONE_BUCKET
 from paimon_cli.metadata.table_mode import TableMode
@@ -70,6 +74,9 @@ def alter_table(table: TableContext, changes: Sequence[SchemaChange], clock: Clo
             return AlteredTable(old, False)
         _check_newest(table, old)
         before = _readable(old)
+        if before.typed_options.bucket != new.typed_options.bucket:
+            expect_own_buckets(table, {**new.options, **table.given})
+        _check_names_of_partitions(table, before, new)
         _check_vectors_switch(table, before, new)
         _check_lookup_switch(table, before, new)
         _check_postponed(table, before, new)
@@ -211,6 +218,19 @@ def _is_written(columns_option: str) -> bool:
 
 def _same(old: TableSchema, new: TableSchema) -> bool:
     return replace(new, id=old.id, time_millis=old.time_millis, version=old.version) == old
+
+
+def _check_names_of_partitions(table: TableContext, old: TableSchema, new: TableSchema) -> None:
+    """Raise `UsageError` if the files of partitions would be searched for in other directories than those that they are in.
+
+    Back to the right value is allowed, after another engine changed it: then all files are where the new one says.
+    """
+    key = changed_name_of_partitions(old.options, new.options) if old.partition_keys else None
+    latest = None if key is None else table.snapshots.latest()
+    if key is None or latest is None:
+        return
+    if not is_repair(table.defined_by(old), table.defined_by(replace(new, fields=old.fields)), latest):
+        raise other_places(key)
 
 
 def _check_vectors_switch(table: TableContext, old: TableSchema, new: TableSchema) -> None:

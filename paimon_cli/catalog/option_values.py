@@ -12,7 +12,7 @@ from paimon_cli.options import option_text as read
 from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import read_option
-from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, is_of_files
+from paimon_cli.options.table_options import NAMES_OF_PARTITIONS, VECTORS_ENABLED, TableOptions, is_of_files, names_of_partitions
 from paimon_cli.storage.catalog_options import USER_PREFIXES, is_catalog_option
 from paimon_cli.storage.redaction import names_secret
 
@@ -195,8 +195,12 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
     return {**options, key: value}
 
 
-def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool) -> None:
+def check_options_of_call(
+    options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool, has_partitions: bool = True
+) -> None:
     """Raise `UsageError` if the options of one call (`given`) contradict how the table's files were written."""
+    if has_snapshots and has_partitions and (key := changed_name_of_partitions(options, {**options, **given})) is not None:
+        raise other_places(key)
     for key, value in given.items():
         known = find_option(key)
         if known is not None and options.get(key, known.default) != value:
@@ -239,6 +243,19 @@ def is_valid(key: str, value: str) -> bool:
     except UsageError:
         return False
     return True
+
+
+def changed_name_of_partitions(options: Mapping[str, str], changed: Mapping[str, str]) -> str | None:
+    """The option because of which directories of partitions have other names with the changed options; None if none."""
+    before = {key: value for key, value in options.items() if key in NAMES_OF_PARTITIONS and is_valid(key, value)}
+    names, changed_names = names_of_partitions(TableOptions(before)), names_of_partitions(TableOptions(changed))
+    return next((key for key in NAMES_OF_PARTITIONS if names[key] != changed_names[key]), None)
+
+
+def other_places(key: str) -> UsageError:
+    """The error about another value of an option that names the directories of partitions with files."""
+    why = "it names the directories of partitions, and the files of the table would be searched for in others"
+    return UsageError(f"option {key} cannot be changed", why, option=key)
 
 
 def _refuse_never(key: str) -> None:

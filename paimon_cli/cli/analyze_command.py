@@ -48,6 +48,7 @@ def _text(found: Analysis) -> str:
         facts = [counted(column.null_count, "null")]
         facts += [] if column.distinct_count is None else [f"{column.distinct_count:,} distinct"]
         facts += [] if column.low is None else [f"{column.low} to {column.high}"]
-        facts += [] if column.max_length is None else [f"{column.avg_length} to {column.max_length} bytes"]
+        if column.avg_length is not None:
+            facts.append(f"{counted(column.avg_length, 'byte')} on average, {column.max_length} at most")
         lines.append(f"  {printable(column.name)}: {', '.join(facts)}")
     return "\n".join(lines)

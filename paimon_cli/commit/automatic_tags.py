@@ -68,6 +68,7 @@ class AutomaticTags:
         options = self.context.options
         if options.write_only and not any(snapshot.commit_kind == COMPACT for snapshot in made):
             return []
+        checked_rules(options, f" of {self.context.address}", makes_tags=True)
         if options.tag_automatic_creation == TagCreation.BATCH:
             return self._create_of_batch(made)
         last_id, last_begin = self._newest()
@@ -161,9 +162,12 @@ class AutomaticTags:
             raise NotFound(f"snapshot {snapshot.id} was deleted before it was tagged", "another job expired it")
 
 
-def checked_rules(options: TableOptions, of_table: str = "") -> tuple[int, str] | None:
-    """The period in millis and the form of the names of automatic tags; None if there are none. `of_table`: for messages. Raises
-    `UsageError` for a wrong delay, name or time zone, with which Java and we do not commit.
+def checked_rules(options: TableOptions, of_table: str = "", makes_tags: bool = False) -> tuple[int, str] | None:
+    """The period in millis and the form of the names of automatic tags; None if there are none.
+
+    `of_table`: for messages; `makes_tags`: also where writers leave tags to compactions. Raises
+    `UsageError` for a wrong delay, name or time zone, with which Java and we do not commit. Tags of batches have no delay, and
+    writers that never compact make no tags.
     """
     if options.tag_automatic_creation == TagCreation.NONE:
         return None
@@ -176,7 +180,8 @@ def checked_rules(options: TableOptions, of_table: str = "") -> tuple[int, str] 
         form = _HOUR_FORMATS.get(options.tag_period_formatter, "%Y%m%d%H")
     else:
         form = _HOUR_FORMATS[TagPeriodFormat.WITH_DASHES]
-    if not 0 <= options.tag_creation_delay < period:
+    is_timed = options.tag_automatic_creation != TagCreation.BATCH and (makes_tags or not options.write_only)
+    if is_timed and not 0 <= options.tag_creation_delay < period:
         what = f"tag.creation-delay{of_table} is not shorter than the period of its tags"
         why = f"the delay is {options.tag_creation_delay} ms, the period {period} ms"
         raise _bad_option(options, what, why, "set a shorter one, or a longer tag.creation-period", "tag.creation-delay")
@@ -184,7 +189,8 @@ def checked_rules(options: TableOptions, of_table: str = "") -> tuple[int, str] 
     if name is not None and not (is_plain_name(name) and name.strip()):
         what = f"tag.batch.customized-name{of_table} cannot be the name of a tag"
         raise _bad_option(options, what, f"'{name}' is no file name", "choose another one", "tag.batch.customized-name")
-    _wall_clock(options, 0, of_table)
+    if is_timed:
+        _wall_clock(options, 0, of_table)
     return period, form
 
 
@@ -235,6 +241,8 @@ def create_tags_after(tags: AutomaticTags | None, made: Sequence[Snapshot]) -> N
         created = tags.create(made)
     except (PaimonError, FileNotFoundError) as failure:
         tags.context.trace.step("tags_not_created", error=str(failure))
+        what = failure.message if isinstance(failure, PaimonError) else str(failure)
+        tags.context.cache.warn(f"automatic tags of {tags.context.name} were not created: {what}; the next commit tries it again")
         return
     if created:
         tags.context.trace.step("tags_created", names=created)

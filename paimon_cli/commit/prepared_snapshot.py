@@ -18,7 +18,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, lists_property
+from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, index_not_kept, lists_property
 from paimon_cli.metadata.partition_ranges import may_hold_any
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, WORK_PROPERTY, Snapshot
 
@@ -327,7 +327,14 @@ def _latest_watermark(given: int | None, latest: Snapshot | None) -> int | None:
 def _index_manifest(
     context: TableContext, latest: Snapshot | None, changes: SnapshotChanges, writer: MetadataWriter
 ) -> str | None:
-    """The name of a new index manifest if the commit changes index files, otherwise of the one of the latest snapshot."""
+    """The name of a new index manifest if the commit changes index files, otherwise of the one of the latest snapshot.
+
+    Raises `NotSupported` for a change of files in a table with a global index, which refers to rows by ids and values.
+    """
+    if latest is not None and context.mode.tracks_rows and (changes.entries or changes.new_indexes or changes.deleted_indexes):
+        for entry in context.manifests.index_entries(latest):
+            if entry.index_file.only_finds_rows:
+                raise index_not_kept(entry)
     if not (changes.new_indexes or changes.deleted_indexes):
         return latest.index_manifest if latest else None
     previous = context.manifests.index_entries(latest) if latest else []

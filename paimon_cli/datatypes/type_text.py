@@ -35,6 +35,7 @@ from paimon_cli.datatypes.data_type import (
     StringType,
     TimestampType,
     TimeType,
+    VectorType,
     check_field_names,
     is_java_whitespace,
 )
@@ -150,6 +151,7 @@ class _Reader:
         if self._sql:
             types |= {
                 "ARRAY": lambda: ArrayType(self._in_brackets()),
+                "VECTOR": self._vector,
                 "MULTISET": lambda: MultisetType(self._in_brackets()),
                 **{"MAP": self._map, "ROW": self._row, "STRUCT": self._row},
             }
@@ -188,6 +190,14 @@ class _Reader:
         element = self.type()
         self._expect(">")
         return element
+
+    def _vector(self) -> DataType:
+        self._expect("<")
+        element = self.type()
+        self._expect(",")
+        length = self._integer(1, MAX_LENGTH)
+        self._expect(">")
+        return VectorType(element, length)
 
     def _map(self) -> DataType:
         self._expect("<")

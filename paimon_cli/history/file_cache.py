@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.history.kept_files import KeptFiles, KnownFiles
@@ -69,6 +70,10 @@ class BranchFiles:
         return self._schema
 
 
+def _unheard(_: str) -> None:
+    """Where nobody listens."""
+
+
 class FileCache:
     """The files of a table that this process has read.
 
@@ -82,6 +87,8 @@ class FileCache:
         self.index_files = KnownFiles()
         self.checked: dict[frozenset[tuple[str, str]], Storage] = {}
         """The options of calls that may commit, with the storage that was checked."""
+        self.warn: Callable[[str], None] = _unheard
+        """Receives warnings about what a call could not do beside its work; the library sets it, and tasks have none."""
         self._schemas: dict[tuple[str, str], Schemas] = schemas or {}
         self._storage: Storage | None = None
         self._branches: dict[tuple[str, str, str | None], BranchFiles] = {}
@@ -93,7 +100,7 @@ class FileCache:
     def renewed(self) -> FileCache:
         """A cache that has read nothing of the table's histories."""
         renewed = FileCache(self.kept)
-        renewed.checked = self.checked
+        renewed.checked, renewed.warn = self.checked, self.warn
         return renewed
 
     def at(self, storage: Storage, place: TablePlace) -> BranchFiles:

@@ -337,7 +337,8 @@ class TableContext:
         return FileLayout.of(self.schema)
 
     @cached_property
-    def _partition_paths(self) -> dict[bytes, str]:
+    def named_partitions(self) -> dict[bytes, str]:
+        """The paths of the partitions that were asked for so far, by their serialised values."""
         default, legacy = self.options.partition_default_name, self.options.partition_legacy_name
         return self.cache.partition_paths(self.schema.partition_keys, self.partition_types, default, legacy)
 
@@ -365,12 +366,12 @@ class TableContext:
 
     def partition_path_of(self, partition: bytes) -> str:
         """The path of a partition, such as 'k=v/k2=v2/'; '' in an unpartitioned table."""
-        if partition not in self._partition_paths:
+        if partition not in self.named_partitions:
             values = self.partition_values(partition)
             default, legacy = self.options.partition_default_name, self.options.partition_legacy_name
             path = partition_path(self.schema.partition_keys, self.partition_types, values, default, legacy)
-            self._partition_paths[partition] = path
-        return self._partition_paths[partition]
+            self.named_partitions[partition] = path
+        return self.named_partitions[partition]
 
     def bucket_path(self, partition: bytes, bucket: int) -> str:
         """The path of a bucket relative to the table, such as 'k=v/bucket-0'."""

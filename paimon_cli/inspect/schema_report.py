@@ -27,6 +27,7 @@ from paimon_cli.options.option_catalog import (
     find_option,
     nearest_key,
 )
+from paimon_cli.options.table_options import NAMES_OF_PARTITIONS
 from paimon_cli.read.html_text import ShownAsTable
 from paimon_cli.storage.redaction import MASK, holds_secret, names_secret, shown_value
 
@@ -157,7 +158,7 @@ def _option_row(key: str, options: Mapping[str, str], given: Mapping[str, str]) 
         default=default,
         origin=_origin(key, default, options, given),
         is_set=value is not None,
-        immutable=known.immutable if known else False,
+        immutable=key in NAMES_OF_PARTITIONS or (known is not None and known.immutable),
         description=known.description if known else "",
         status=known.status if known else "unknown",
         reason=known.reason if known else "",
@@ -232,7 +233,7 @@ def explain_option(
         choices=option.choices or (_aggregate_functions() if option.key in OF_FUNCTIONS else ()),
         since=option.since,
         group=option.group,
-        immutable=option.immutable,
+        immutable=known in NAMES_OF_PARTITIONS or option.immutable,
         older_keys=option.older_keys,
         status=option.status,
         effect=_effect(option),

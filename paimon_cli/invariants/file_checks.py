@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.bucket.data_file_reader import stored_shape
 from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.moved_partitions import moved_file
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import FILES, CheckGroup, Invariant, Violation, declare
@@ -82,7 +83,9 @@ def _file_violations(
             yield Violation(missing, path, f"is named by snapshot {version.snapshot.id}, but its extra file {name} is missing")
     size = stored.size(directory, file.file_name)
     if size is None:
-        yield Violation(missing, path, f"is named by snapshot {version.snapshot.id} and is missing")
+        moved = moved_file(version.context, path)
+        reason = "" if moved is None else f": {moved.why}"
+        yield Violation(missing, path, f"is named by snapshot {version.snapshot.id} and is missing{reason}")
     elif size != file.file_size:
         yield Violation(wrong_size, path, f"has {size} bytes, but its metadata says {file.file_size}")
 

@@ -10,7 +10,7 @@ from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.scopes import OF_STEP, OF_VERSION
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import FILES, META, WARNING, CheckGroup, Invariant, Violation, declare
-from paimon_cli.metadata.data_file import HASH, SORTED_INDEXES, BucketId, IndexManifestEntry
+from paimon_cli.metadata.data_file import HASH, BucketId, IndexManifestEntry
 from paimon_cli.metadata.index_files import KEY_HASH_BYTES, decode_deletion_vector
 from paimon_cli.metadata.snapshot import OVERWRITE
 
@@ -86,7 +86,7 @@ def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
     for entry in _fresh(version):
         index, bucket_id = entry.index_file, entry.bucket_id
         kind = (bucket_id, index.index_type, index.file_name if unaware else "")
-        if kind in seen and index.index_type not in SORTED_INDEXES:
+        if kind in seen and not index.only_finds_rows:
             yield Violation("PV039", version.index_path(entry), f"is the second {index.index_type} index of its bucket")
         seen.add(kind)
         end = 1
@@ -127,8 +127,8 @@ def _fresh(version: Version) -> Iterator[IndexManifestEntry]:
 
 
 def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[Violation]:
-    """PV040 and PV043 for one index file; a missing file is reported by another check. No row depends on a sorted index."""
-    if entry.index_file.index_type in SORTED_INDEXES:
+    """PV040 and PV043 for one index file; a missing file is reported by another check. No row depends on an index of values."""
+    if entry.index_file.only_finds_rows:
         return
     try:
         content = version.context.storage.read_bytes(version.index_path(entry))

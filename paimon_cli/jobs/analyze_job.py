@@ -121,7 +121,7 @@ def analyze(context: TableContext, columns: Sequence[str] | None = None) -> Anal
 
 def commit_analysis(context: TableContext, analysis: Analysis) -> tuple[Snapshot, ...]:
     """Write the statistics file, and commit a snapshot of kind ANALYZE that names it. Returns the snapshot."""
-    name = f"stats-{context.random.uuid()}-0"
+    name = f"stat-{context.random.uuid()}-0"
     path = f"{context.layout.statistics_directory}/{name}"
     fields = {column.name: column for column in context.schema.fields}
     context.storage.write_new(path, analysis.to_json(fields).encode())

@@ -124,7 +124,7 @@ def _check_names(context: TableContext, splits: Sequence[Split]) -> None:
         for file in split.bucket.files:
             path = context.data_file_path(*split.bucket.bucket_id, file)
             columns = context.schemas.get(file.schema_id).fields
-            with decoding(path, columns), open_sized(context.storage, path, file.file_size) as source:
+            with decoding(path, columns, context), open_sized(context.storage, path, file.file_size) as source:
                 stored = pq.ParquetFile(source).schema_arrow
             if any(b"PARQUET:field_id" not in (column.metadata or {}) for column in stored):
                 why = "a name was used for two columns, and only field ids could tell them apart"

@@ -25,6 +25,7 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, expect_partitions, partition_text
 from paimon_cli.history.stale_buckets import mixed_partitions, stale_partitions
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tiered_rows import expect_own_buckets
 from paimon_cli.history.unfinished_rescale import rescale_record
 from paimon_cli.jobs.bucket_regroup import can_regroup, regroup
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
@@ -133,6 +134,7 @@ def plan_rescale(context: TableContext, options: RescaleOptions) -> RescalePlan:
     the request does not fit its bucket mode, `NotFound` for a partition that does not exist.
     """
     context.check(RESCALE)
+    expect_own_buckets(context, context.options.raw)
     buckets, partitions = options.buckets, options.partition or ()
     present, postpones = context.options.bucket, context.mode.bucket_mode.postpones
     whole = f"paimon-cli rescale {context.layout.argument} --buckets {buckets or 'N'} --yes"

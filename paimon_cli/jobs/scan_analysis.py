@@ -178,7 +178,7 @@ def _row_groups(scan: RowScan, predicate: Predicate, split: Split) -> tuple[int,
         path = scan.context.data_file_path(*split.bucket.bucket_id, file)
         keeps = bounds.matching_rows(predicate, *split.bucket.bucket_id, file)
         columns = scan.context.schemas.get(file.schema_id).fields
-        with decoding(path, columns), open_sized(scan.context.storage, path, file.file_size) as source:
+        with decoding(path, columns, scan.context), open_sized(scan.context.storage, path, file.file_size) as source:
             content = pq.ParquetFile(source)
             kept = [keeps(content, group) for group in range(content.num_row_groups)]
         count += len(kept)

@@ -26,9 +26,9 @@ ROW_ID = "_ROW_ID"
 AFTER_ALL_NUMBERS = 2**63 - 1
 """Stands for the sequence number that a commit is still to give."""
 DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
+"""Types of index files that decide which rows there are, or where. All others only help to find rows: they are not used."""
 SORTED_INDEXES = ("btree", "bitmap")
-"""Indexes of column values, which help to find rows and do not decide which there are. They are kept, and not used."""
-"""Types of index files."""
+"""Types that are known to be such others, with or without a description of a global index."""
 
 EMPTY_ROW = bytes(12)
 """Serialised BinaryRow of arity 0: partition of an unpartitioned table, key of an append table, empty statistics."""
@@ -179,7 +179,7 @@ class DeletionVectorRange:
 
 @dataclass(frozen=True, slots=True)
 class IndexFileMeta:
-    """One index file; `index_type` is HASH, DELETION_VECTORS or one of `SORTED_INDEXES` (FORMAT.md, section 4.5)."""
+    """One index file; `index_type` is HASH, DELETION_VECTORS or that of another index (FORMAT.md, section 4.5)."""
 
     index_type: str
     file_name: str
@@ -187,6 +187,11 @@ class IndexFileMeta:
     row_count: int
     deletion_vector_ranges: tuple[DeletionVectorRange, ...] | None = None
     external_path: str | None = None
+
+    @property
+    def only_finds_rows(self) -> bool:
+        """Whether it is an index of column values: rows are the same without it, and no file of it is read or written here."""
+        return self.index_type not in (DELETION_VECTORS, HASH)
 
     def listing_vectors_of(self, keeps: Callable[[str], bool]) -> IndexFileMeta:
         """The entry for the same file without the vectors of data files (names) that `keeps` rejects. It counts its vectors."""

@@ -324,30 +324,36 @@ def _unpacked_list(packed: str) -> list[ManifestFileMeta]:
 def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
     """The content of an index manifest, which lists all index files of a snapshot; an empty one is a valid file, too.
 
-    Raises `NotSupported` for sorted indexes, of which the entries hold more than is read here.
+    Raises `NotSupported` for indexes that only help to find rows, of which the entries hold more than is read here.
     """
     for entry in entries:
-        if entry.index_file.index_type in SORTED_INDEXES:
-            what = f"index {entry.index_file.file_name} of type {entry.index_file.index_type} cannot be kept in a new snapshot"
-            raise NotSupported(what, "its files are not kept up to date here", "write to the table with the engine that made it")
+        if entry.index_file.only_finds_rows:
+            raise index_not_kept(entry)
     records = [{**_head(_INDEX_VERSION, entry), **_record_of(entry.index_file)} for entry in entries]
     return encode_container(_INDEX_ENTRY, records)
+
+
+def index_not_kept(entry: IndexManifestEntry) -> NotSupported:
+    """The error about a commit that would leave an index behind by which other engines find rows: they would miss some."""
+    what = f"index {entry.index_file.file_name} of type {entry.index_file.index_type} cannot be kept in a new snapshot"
+    return NotSupported(what, "its files are not kept up to date here", "write to the table with the engine that made it")
 
 
 def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
     """Entries in the order of the file. Raises `DamagedFile` for malformed bytes and impossible values.
 
-    Raises `NotSupported` for global indexes other than sorted ones, unknown types of indexes, and versions other than 1.
+    What an entry means is decided by its type; one of another type with a description of a global index only helps to find rows.
+    Raises `NotSupported` for unknown types without it, for others with it, and for versions other than 1.
     """
     entries = []
     for content in decode_container(data, path, _INDEX_ENTRY):
         _refuse_nulls(_REQUIRED_OF_INDEX(content), path)
         _expect_version(content["_VERSION"], _INDEX_VERSION, "index manifest", path)
-        is_sorted = content["_INDEX_TYPE"] in SORTED_INDEXES
-        if content.get("_GLOBAL_INDEX") is not None and not is_sorted:
-            raise NotSupported(f"{path} has a global index {content['_INDEX_TYPE']}", "global indexes are not supported")
-        if content["_INDEX_TYPE"] not in (DELETION_VECTORS, HASH, *SORTED_INDEXES):
-            raise NotSupported(f"{path} has an index of type {content['_INDEX_TYPE']!r}", "this type is not supported")
+        index_type, is_global = content["_INDEX_TYPE"], content.get("_GLOBAL_INDEX") is not None
+        if is_global and index_type in (DELETION_VECTORS, HASH):
+            raise NotSupported(f"{path} has a global index of type {index_type}", "indexes of this type belong to one bucket")
+        if not is_global and index_type not in (DELETION_VECTORS, HASH, *SORTED_INDEXES):
+            raise NotSupported(f"{path} has an index of type {index_type!r}", "this type is not supported")
         content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"), path)
         refuse(index_faults(content), content, path, content["_FILE_NAME"])
         file = IndexFileMeta(*_fields_of(IndexFileMeta, content))

@@ -73,12 +73,23 @@ def unset_command(table: str, key: str) -> str:
     return "" if is_of_files(key) else f"paimon-cli alter {table} unset {shlex.quote(key)}"
 
 
+NAMES_OF_PARTITIONS = ("partition.default-name", "partition.legacy-name")
+"""The options that name the directories of partitions: manifests do not, so with other values files are not found."""
+
+
+def names_of_partitions(options: TableOptions) -> dict[str, str]:
+    """The effective values of these options, as texts. Raises `UsageError` for one that cannot be read."""
+    legacy = "true" if options.partition_legacy_name else "false"
+    return dict(zip(NAMES_OF_PARTITIONS, (options.partition_default_name, legacy), strict=True))
+
+
 def is_of_files(key: str) -> bool:
     """Whether an option says how the files of a table are to be read, so that only one value is right."""
     from paimon_cli.options.option_catalog import find_option  # only errors, findings and changes of a schema need it
 
     known = find_option(key)
-    return key in ("bucket", "changelog-producer", VECTORS_ENABLED) or (known is not None and known.immutable)
+    named = ("bucket", "changelog-producer", VECTORS_ENABLED, *NAMES_OF_PARTITIONS)
+    return key in named or (known is not None and known.immutable)
 
 
 class TableOptions(OwnOptions):

@@ -295,3 +295,11 @@ def test_codecs_that_only_others_do_not_know_are_warned_of(tmp_path: Path, optio
     assert create(tmp_path / "plain", "id INT").warnings == ()
     with pytest.warns(UserWarning, match="Paimon's own writers"):
         Table.open(str(tmp_path / "plain")).alter.set(options)
+
+
+def test_vectors_are_read_as_a_type_and_not_written(tmp_path: Path) -> None:
+    for text in ("v VECTOR<FLOAT, 3>", "v ARRAY<vector<FLOAT NOT NULL, 3> NOT NULL>"):
+        with pytest.raises(NotSupported, match="cannot write column 'v': only the newest versions of Paimon can read VECTOR"):
+            create(tmp_path / "t", "id INT", text)
+    with pytest.raises(UsageError, match="a number from 1"):
+        create(tmp_path / "t", "id INT", "v VECTOR<FLOAT, 0>")

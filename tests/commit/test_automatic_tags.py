@@ -262,3 +262,24 @@ def test_other_tags_are_not_taken_for_automatic_ones(tmp_path: Path) -> None:
     automatic = AutomaticTags.of(context)
     assert automatic is not None
     assert automatic.names(["2026-11-28", "2026-1-5", "v1", "2026-13-01", "2026-11-27"]) == ["2026-11-27", "2026-11-28"]
+
+
+@pytest.mark.parametrize("options", [{"tag__automatic_creation": "batch"}, {"write_only": "true"}])
+@pytest.mark.parametrize("wrong", [{"tag__creation_delay": "1 d"}, {"sink__process_time_zone": "Nowhere/Town"}])
+def test_rules_that_a_commit_does_not_use_do_not_stop_it(tmp_path: Path, options: dict[str, str], wrong: dict[str, str]) -> None:
+    """As in Java: batches have no delay and no zone, and writers that never compact make no tags."""
+    url = made(tmp_path, **options, **wrong)
+    commit(url, "2026-11-28T12:00")
+    assert TableContext.open(url).snapshots.latest_id() == 1
+    assert list(tags(url)) == (["batch-write-2026-11-28"] if "write_only" not in options else [])
+
+
+def test_a_tag_that_cannot_be_created_is_told_of(tmp_path: Path) -> None:
+    table = Table.open(made(tmp_path))
+    (tmp_path / "t/tag").write_text("no directory")
+    with pytest.warns(UserWarning, match=r"automatic tags of .* were not created: .*; the next commit tries it again"):
+        table.write([{"id": 1}])
+    assert table.snapshot_id == 1
+    (tmp_path / "t/tag").unlink()
+    table.write([{"id": 2}])
+    assert list(tags(table.url).values()) == [1]

@@ -97,7 +97,8 @@ def test_clean_tables_whose_later_partitions_have_other_bucket_counts(tmp_path: 
     """Partitions keep the number of buckets with which they were made; the service must not give them another one."""
     context = clean_twin(tmp_path, **{"deletion-vectors.enabled": vectors})
     tier_clean(context, 0, "1", 1, 2, 3, 4)
-    Table.open(context.url).alter.set({"bucket": "4", "fluss.bucket.num": "4"})
+    of_fluss = Table.open(context.url, options={**AS_TIERING, "fluss.table.datalake.enabled": "false"})
+    of_fluss.alter.set({"bucket": "4", "fluss.bucket.num": "4"})
     context = TableContext.open(context.url)
     tier_clean(context, 4, "2", 1, 2, 3, 4, 5, buckets=4)
     tier_clean(context, 8, "1", 3, 4, 5)
@@ -176,6 +177,25 @@ def test_nothing_is_taken_out_of_a_table_that_fluss_feeds(tmp_path: Path, kind: 
     assert allowed.rollback(1).target == 1 and len(rows(context)) == 1
     allowed.truncate()
     assert not rows(context)
+
+
+def test_the_buckets_of_a_table_that_fluss_feeds_stay(tmp_path: Path) -> None:
+    context = twin(tmp_path)
+    tier(context, 0, 1, 2, 3)
+    table, key = Table.open(context.url), "fluss.table.datalake.enabled"
+    attempts: tuple[Callable[[], Any], ...] = (
+        lambda: table.rescale(4),
+        lambda: table.plan_rescale(4),
+        lambda: table.alter.set({"bucket": 4}),
+    )
+    for attempt in attempts:
+        with pytest.raises(Refused, match=r"cannot change the buckets of .*: Fluss moves rows into it") as refused:
+            attempt()
+        assert refused.value.exit_code == 7 and refused.value.hint.endswith(f"add --option {key}=false")
+    assert Table.open(context.url).context.schema.id == 0
+    assert table.alter.set({"snapshot.num-retained.min": 20}).changed
+    Table.open(context.url, options={key: "false"}).rescale(4)
+    assert Table.open(context.url).context.options.bucket == 4
 
 
 def test_expiry_by_age_alone_leaves_what_tiering_goes_on_from(tmp_path: Path) -> None:

@@ -93,3 +93,43 @@ def test_an_index_that_no_option_announces_is_not_lost() -> None:
     assert [one.index_file.index_type for one in entries] == ["HASH", "btree"]
     with pytest.raises(NotSupported, match="cannot be kept in a new snapshot"):
         encode_index_manifest(entries)
+
+
+@pytest.fixture(params=["btree", "lumina", "an index of tomorrow"])
+def indexed(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    """An append table whose rows have ids, with a global index as `create_global_index` of pypaimon leaves it."""
+    made = Table.create(str(tmp_path / "g"), columns=["k INT", "v INT"], options={"row-tracking.enabled": "true"})
+    made.write([{"k": 1, "v": 1}, {"k": 2, "v": 2}, {"k": 3, "v": 3}])
+    (tmp_path / "g/manifest/index-manifest-1").write_bytes(with_index(encode_index_manifest([]), request.param))
+    (tmp_path / "g/index").mkdir()
+    (tmp_path / f"g/index/{request.param}-global-index-1.index").write_bytes(b"12345")
+    snapshot = tmp_path / "g/snapshot/snapshot-1"
+    snapshot.write_text(json.dumps({**json.loads(snapshot.read_text()), "indexManifest": "index-manifest-1"}))
+    return Table.open(made.url)
+
+
+def test_rows_are_read_without_a_global_index_of_any_type(indexed: Table) -> None:
+    assert sorted(indexed.to_arrow().to_pydict()["k"]) == [1, 2, 3]
+    assert indexed.scan("k").filter("v = 2").to_arrow().to_pylist() == [{"k": 2}]
+    assert not indexed.verify(level="full").violations
+    assert not indexed.plan_orphans(older_than="0s", force=True).plan.files
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table: table.write([{"k": 9, "v": 9}]),
+        lambda table: table.update({"v": "7"}, "k = 1"),
+        lambda table: table.truncate(),
+    ],
+    ids=["write", "update", "truncate"],
+)
+def test_no_commit_leaves_a_global_index_behind(indexed: Table, call: Callable[[Table], object]) -> None:
+    with pytest.raises(NotSupported, match=r"index .* of type .* cannot be kept in a new snapshot"):
+        call(indexed)
+    assert not indexed.verify(level="full").violations and indexed.snapshot_id == 1
+
+
+def test_an_index_of_a_bucket_is_no_global_one() -> None:
+    with pytest.raises(NotSupported, match="has a global index of type DELETION_VECTORS"):
+        decode_index_manifest(with_index(encode_index_manifest([]), "DELETION_VECTORS"), "i")

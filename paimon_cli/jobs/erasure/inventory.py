@@ -15,7 +15,7 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.maintain.named_files import FileKey, key_of_file
 from paimon_cli.maintain.needed_files import all_ids, undisturbed
-from paimon_cli.metadata.data_file import SORTED_INDEXES, EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import EntryKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.threads import in_parallel
 
@@ -229,7 +229,7 @@ def _check_index(branch: TableContext, entry: IndexManifestEntry) -> None:
     file = entry.index_file
     if file.external_path is not None:
         raise _outside(branch, f"index file {file.file_name}")
-    if file.index_type in SORTED_INDEXES:
+    if file.only_finds_rows:
         what = f"erase from {branch.address}, which has an index of type {file.index_type}"
         raise NotSupported(what, f"{file.file_name} holds values of its rows, and is not rewritten here")
 
