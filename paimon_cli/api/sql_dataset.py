@@ -42,9 +42,13 @@ class ClosableRows:
                 raise ValueError("the query has ended")  # not the end of the rows: whoever still reads must not take it for that
             return next(self._batches)
 
+    def end(self) -> None:
+        """Make no more batches than the one that is being made."""
+        self._is_closed = True
+
     def close(self) -> None:
         """Waits for the batch that is being made."""
-        self._is_closed = True
+        self.end()
         with self._making:
             pass
 
@@ -62,6 +66,11 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
             self._scan = table.scan(**version, columns=[*self._scan.schema.names, *self.tracking])
         self.failure: PaimonError | None = None
         self._readers: list[ClosableRows] = []
+
+    def end(self) -> None:
+        """Begin no more batches."""
+        for reader in self._readers:
+            reader.end()
 
     def close(self) -> None:
         """Read no more. Arrow reads ahead in threads of its own, whether a query has failed or has all that it needs."""

@@ -165,10 +165,14 @@ def run_query(
 
 
 def _end(connection: Any, datasets: Sequence[TableDataset], scratch: ScratchDirectory) -> None:
-    for dataset in datasets:
-        dataset.close()
-    connection.close()
-    scratch.remove()
+    try:
+        for dataset in datasets:
+            dataset.end()  # all of them before one is waited for
+        for dataset in datasets:
+            dataset.close()
+    finally:
+        connection.close()
+        scratch.remove()
 
 
 def _remembering(open_table: OpenTable, missing: list[NotFound]) -> OpenTable:
