@@ -24,8 +24,9 @@ from paimon_cli.maintain.branches import (
 )
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
-from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.retention import Retention, consumers, write_consumer
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 from tests.maintain.plain_files import kind_of
@@ -298,6 +299,27 @@ def test_a_branch_that_main_has_outlived_takes_over(tmp_path: Path) -> None:
     forward(main)
     assert main.snapshots.ids() == [3, 4] and main.snapshots.earliest_id() == 3 and rows(main) == rows(branch)
     check_versions(main)
+
+
+def test_a_take_over_without_a_common_snapshot_keeps_all_for_backups(tmp_path: Path) -> None:
+    """A consumer at 0, which is no snapshot, would stop every expiry of the table."""
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    expire_snapshots(main, KEEP_ONE)
+    backup = f"{BACKUP_CONSUMER}one"
+    write_consumer(main, backup, 5)
+    forward(main)
+    assert [(one.name, one.next_snapshot) for one in consumers(main)] == [(backup, 1)]
+    expire_snapshots(main, KEEP_ONE)
+    check_versions(main)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**63])
+def test_a_consumer_stands_at_a_snapshot(tmp_path: Path, number: int) -> None:
+    main, _ = branched(tmp_path)
+    with pytest.raises(UsageError, match="cannot stand at snapshot"):
+        write_consumer(main, "reader", number)
+    assert consumers(main) == []
 
 
 def test_a_commit_that_gets_in_between_stops_it(tmp_path: Path) -> None:
