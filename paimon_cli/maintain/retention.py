@@ -209,7 +209,7 @@ def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
 
 
 def write_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
-    """Write the file of a consumer, as Java does, whether or not the snapshot exists. Raises `UsageError` for no id of a snapshot:
+    """Write the file of a consumer, as Java does, whether or not the snapshot exists. Raises `UsageError` for what can be no id:
     a consumer that cannot be read stops every expiry.
     """
     if not 0 < next_snapshot < 2**63:
