@@ -33,6 +33,7 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.variant_building import variants_of_texts
 from paimon_cli.datatypes.variant_casts import VariantParts, check_target, values_of_parts
 from paimon_cli.datatypes.variant_columns import holds_variants, with_variants
+from paimon_cli.datatypes.variant_json import has_changed_numbers, is_nested, is_written_alike
 from paimon_cli.datatypes.variant_path import Steps, parse_variant_path, parts_at
 from paimon_cli.datatypes.variant_text import variant_texts
 from paimon_cli.errors import PaimonError, UsageError
@@ -42,8 +43,6 @@ _GET, _TRY_GET = "variant_get", "try_variant_get"
 _NAMES = (_GET, _TRY_GET)
 _PARSE = "parse_json"
 _VALUE = "__variant"
-_CHANGED = r"[0-9.]{17,}|[0-9][eE][-+0-9]"
-"""Only such texts hold a number with an exponent, or with a fraction and more digits than a DOUBLE keeps."""
 _FORM = "variant_get(column, '$.field', 'INT'), with a path and a type as literals"
 
 
@@ -175,9 +174,13 @@ def _asked(call: dict[str, Any]) -> tuple[dict[str, Any], Steps, DataType]:
 
 def _parts_of_json(parts: pa.StringArray, documents: pa.StringArray, steps: Steps) -> VariantParts:
     """Parts of JSON texts, which DuckDB has found. Raises `UsageError` for a text of which no VARIANT can be made."""
-    has_fraction = pc.match_substring_regex(parts, r"^-?[0-9]*[.eE]")
-    is_long = pc.or_(pc.match_substring_regex(documents, _CHANGED), pc.match_substring_regex(parts, "[eE]"))
-    is_changed = pc.or_(pc.match_substring_regex(parts, r"^[{\[]"), pc.and_(has_fraction, is_long)).fill_null(False)
+    has_fraction, nested = pc.match_substring_regex(parts, r"^-?[0-9]*[.eE]").fill_null(False), is_nested(parts).fill_null(False)
+    is_changed = has_fraction
+    if has_fraction.true_count:
+        is_changed = pc.and_(has_fraction, pc.or_(has_changed_numbers(documents), has_changed_numbers(parts)).fill_null(False))
+    if nested.true_count:
+        alike = is_written_alike(parts.filter(nested), documents.filter(nested))
+        is_changed = pc.replace_with_mask(is_changed, nested, pc.invert(alike))
     texts, is_text = _scalars(parts)
     if is_changed.true_count:
         variants, wrong = variants_of_texts(documents.filter(is_changed), shown=True)

@@ -263,8 +263,8 @@ class _Backup:
 
 
 def _let_go(copy: TableCopy, history: TableContext, cut: HeldCut) -> None:
-    """Hold a branch from the newest snapshot that the copy and the table both have. If there is none above the place from which on
-    it is held, the table was rolled back meanwhile: what has taken the numbers since then stays for the next run.
+    """Hold a branch from the newest snapshot that the copy and the table both have. If there is none above the place from which
+    on it is held, the table was rolled back meanwhile: what has taken the numbers since then stays for the next run.
     """
     layout = copy.layout.of_branch(history.branch)
     for number in reversed(copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)):
