@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,6 +44,7 @@ _GET, _TRY_GET = "variant_get", "try_variant_get"
 _NAMES = (_GET, _TRY_GET)
 _PARSE = "parse_json"
 _VALUE = "__variant"
+_FAILURE, _MOST_FAILURES = "__failure_", 1000
 _FORM = "variant_get(column, '$.field', 'INT'), with a path and a type as literals"
 
 
@@ -86,13 +88,17 @@ def _with_json_text(t: DataType, of_duckdb: Any) -> DataType:
     return t
 
 
+class _PartFailed(Exception):
+    """Tells DuckDB that a function has failed, by the name of the error: DuckDB keeps nothing else of it."""
+
+
 class VariantFunctions:
     """The functions of one connection for the parts of VARIANTs that its queries name: one for each path and type."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._names: dict[tuple[str, Steps, DataType], str] = {}
-        self.failure: PaimonError | None = None
+        self._failures: dict[str, PaimonError] = {}
 
     def named_in(self, query: str) -> str:
         """The query with our functions for `variant_get` and `try_variant_get`. Raises `UsageError` for calls of another form."""
@@ -141,11 +147,22 @@ class VariantFunctions:
     def _called(self, key: tuple[str, Steps, DataType], parts: pa.StringArray, documents: pa.StringArray) -> pa.Array:
         name, steps, t = key
         try:
-            found = values_of_parts(_parts_of_json(parts, documents, steps), t, tries=name == _TRY_GET)
-            return _as_duckdb_has_it(found, t)
+            tries = name == _TRY_GET
+            return _as_duckdb_has_it(values_of_parts(_parts_of_json(parts, documents, steps, tries), t, tries=tries), t)
         except PaimonError as error:
-            self.failure = error
-            raise
+            raise _PartFailed(self._kept(error)) from None
+
+    def _kept(self, error: PaimonError) -> str:
+        """A name for the error, in a text in which DuckDB finds nothing to change. Only the last errors can end the query."""
+        name = f"{_FAILURE}{uuid.uuid4().hex}"
+        self._failures[name] = error
+        for old in list(self._failures)[:-_MOST_FAILURES]:
+            self._failures.pop(old, None)
+        return name
+
+    def failure_in(self, text: str) -> PaimonError | None:
+        """The error of ours that an error of DuckDB is about; None for others: the query may have caught ours."""
+        return next((error for name, error in list(self._failures.items()) if name in text), None)
 
 
 def _as_duckdb_has_it(values: pa.Array, t: DataType) -> pa.Array:
@@ -172,19 +189,23 @@ def _asked(call: dict[str, Any]) -> tuple[dict[str, Any], Steps, DataType]:
     return value, steps, t
 
 
-def _parts_of_json(parts: pa.StringArray, documents: pa.StringArray, steps: Steps) -> VariantParts:
-    """Parts of JSON texts, which DuckDB has found. Raises `UsageError` for a text of which no VARIANT can be made."""
-    has_fraction, nested = pc.match_substring_regex(parts, r"^-?[0-9]*[.eE]").fill_null(False), is_nested(parts).fill_null(False)
-    is_changed = has_fraction
+def _parts_of_json(parts: pa.StringArray, documents: pa.StringArray, steps: Steps, tries: bool) -> VariantParts:
+    """Parts of JSON texts, which DuckDB has found. A text of which no VARIANT can be made has none if the query `tries`, else
+    raises `UsageError`.
+    """
+    nested = is_nested(parts).fill_null(False)
+    has_fraction = pc.match_substring_regex(parts, r"^-?[0-9]*[.eE]").fill_null(False)
+    is_changed = pc.match_substring_regex(parts, "^-?(?:NaN|Inf)").fill_null(False)  # DuckDB takes them for JSON
     if has_fraction.true_count:
-        is_changed = pc.and_(has_fraction, pc.or_(has_changed_numbers(documents), has_changed_numbers(parts)).fill_null(False))
+        has_changed = pc.or_(has_changed_numbers(documents), has_changed_numbers(parts)).fill_null(False)
+        is_changed = pc.or_(is_changed, pc.and_(has_fraction, has_changed))
     if nested.true_count:
         alike = is_written_alike(parts.filter(nested), documents.filter(nested))
         is_changed = pc.replace_with_mask(is_changed, nested, pc.invert(alike))
     texts, is_text = _scalars(parts)
     if is_changed.true_count:
         variants, wrong = variants_of_texts(documents.filter(is_changed), shown=True)
-        if wrong:
+        if wrong and not tries:
             raise UsageError("variant_get: a value is no VARIANT", next(iter(wrong.values())), "give it the JSON of a VARIANT")
         exact = parts_at(variants, steps)
         texts = pc.replace_with_mask(texts, is_changed, exact.texts)
