@@ -109,6 +109,8 @@ class VariantFunctions:
             return query
         tree = _tree(self._connection, query)
         calls = [] if tree["error"] else list(_calls(tree["statements"]))
+        for column in _unnamed_columns(tree["statements"]):
+            column["alias"] = self._as_written(column)
         for call in calls:
             name, alias = call["function_name"].lower(), call.get("alias", "")
             value, steps, t = _asked(call)
@@ -121,7 +123,13 @@ class VariantFunctions:
             call.update({**found, "alias": alias})
         if not calls:
             return query
-        return str(self._connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+        return _sql(self._connection, tree)
+
+    def _as_written(self, column: dict[str, Any]) -> str:
+        """A column of a query as SQL, which is its name without an alias."""
+        tree = _tree(self._connection, "SELECT 1")
+        tree["statements"][0]["node"]["select_list"] = [column]
+        return _sql(self._connection, tree).removeprefix("SELECT ")
 
     def _expression(self, name: str, steps: Steps, t: DataType) -> str:
         value, last = _located(steps)
@@ -233,6 +241,10 @@ def _tree(connection: Any, query: str) -> dict[str, Any]:
     return found
 
 
+def _sql(connection: Any, tree: dict[str, Any]) -> str:
+    return str(connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+
+
 def _located(steps: Steps) -> tuple[str, str]:
     """The JSON in which the last part of the path begins, as an expression of DuckDB, and that part, as a literal.
 
@@ -263,7 +275,7 @@ def _is_call(node: Any) -> bool:
 
 def _calls(node: Any) -> Iterator[dict[str, Any]]:
     """The calls of our functions, inner ones first; not those whose VARIANT another one takes."""
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    parts = _parts(node)
     if _is_call(node):
         value, rest = _arguments(node)[0], _arguments(node)[1:]
         while _is_call(value) and len(_arguments(value)) == 2:
@@ -275,12 +287,30 @@ def _calls(node: Any) -> Iterator[dict[str, Any]]:
         yield node
 
 
+def _unnamed_columns(node: Any) -> Iterator[dict[str, Any]]:
+    """The columns of SELECTs, at any depth, that call our functions and have no alias; not those that stand for several."""
+    for part in _parts(node):
+        yield from _unnamed_columns(part)
+    columns = node.get("select_list") if isinstance(node, dict) else None
+    for column in columns or ():
+        if not column.get("alias") and next(_calls(column), None) and not _stands_for_several(column):
+            yield column
+
+
+def _stands_for_several(node: Any) -> bool:
+    is_star = isinstance(node, dict) and node.get("class") == "STAR"
+    return is_star or any(map(_stands_for_several, _parts(node)))
+
+
+def _parts(node: Any) -> list[Any]:
+    return list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+
+
 def _places(node: Any) -> Iterator[dict[str, Any]]:
     if isinstance(node, dict) and node.get("class") == "COLUMN_REF" and node.get("column_names") == [_VALUE]:
         yield node
         return
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    for part in list(parts):
+    for part in _parts(node):
         yield from _places(part)
 
 

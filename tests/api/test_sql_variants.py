@@ -251,6 +251,25 @@ def test_a_try_takes_what_can_be_no_variant(catalog: Catalog, t: str) -> None:
         assert catalog.sql(query).to_arrow().num_rows == len(given)
 
 
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("SELECT variant_get(v, '$.n', 'INT'), k FROM d.t", ["variant_get(v, '$.n', 'INT')", "k"]),
+        ("SELECT variant_get(v, '$.n', 'INT') AS n FROM d.t", ["n"]),
+        ("SELECT max(variant_get(v, '$.n', 'INT')) FROM d.t", ["max(variant_get(v, '$.n', 'INT'))"]),
+        ("SELECT x.* FROM (SELECT variant_get(v, '$.n', 'INT') FROM d.t) x", ["variant_get(v, '$.n', 'INT')"]),
+        ("SELECT variant_get(v, '$.n', 'INT'), count(*) FROM d.t GROUP BY 1", ["variant_get(v, '$.n', 'INT')", "count_star()"]),
+        (
+            "SELECT variant_get(variant_get(v, '$.o'), '$.b', 'INT') FROM d.t GROUP BY ALL",
+            ["variant_get(variant_get(v, '$.o'), '$.b', 'INT')"],
+        ),
+        ("SELECT k, (variant_get(v, '$.n', 'INT')) FROM d.t UNION SELECT 1, 2", ["k", "variant_get(v, '$.n', 'INT')"]),
+    ],
+)
+def test_a_column_without_an_alias_is_named_as_it_is_written(catalog: Catalog, query: str, names: list[str]) -> None:
+    assert catalog.sql(query).to_arrow().column_names == names
+
+
 def test_a_text_that_is_no_json(catalog: Catalog) -> None:
     with pytest.raises(UsageError, match="JSON"):
         catalog.sql("SELECT parse_json('{')").to_arrow()
