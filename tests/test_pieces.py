@@ -138,6 +138,7 @@ CUTS_NOTHING = {
         "catalog/metastore/metastore": "SEARCHED_DATABASES",
         "options/option_text": "_MOST_BUCKETS",
         "api/dead_letters": "MAX_LETTERS",
+        "api/sql_variants": "_MOST_FAILURES",
         "api/ingest_places": "MAX_NAME",
         "api/ingest_run": "BLOCK_SHARE COLUMN_BYTES _LEAST_COLUMNS _MOST_REFUSED",
         "ingest/changes/table_reader": "MAX_TABLES",

@@ -18,13 +18,16 @@ EXTRA = "sql"
 
 
 class CalledByQuery(Protocol):
-    """What DuckDB calls while a query runs. `failure`: the error of it, which DuckDB would wrap in its own."""
+    """Functions that DuckDB calls while a query runs."""
+
+    def failure_in(self, text: str) -> PaimonError | None:
+        """The error of a function that this error of DuckDB names; None if it names none."""
+
+
+class ReadTable(Protocol):
+    """A table that a query reads. `failure`: the error of its scan, which DuckDB would wrap in its own."""
 
     failure: PaimonError | None
-
-
-class ReadTable(CalledByQuery, Protocol):
-    """A table that a query reads."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -68,7 +71,8 @@ def translated_errors(
         why = "each operator of a chain such as a + b + c is a level"
         raise UsageError("the query is nested too deeply", why, "compute parts of it in WITH queries") from None
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        failure = next((called.failure for called in (*datasets, *functions) if called.failure is not None), None)
+        failures = (*(dataset.failure for dataset in datasets), *(called.failure_in(str(error)) for called in functions))
+        failure = next(filter(None, failures), None)
         if failure is not None:
             raise failure from None
         what, _, lines = _KIND_OF_ERROR.sub("", str(error).strip()).partition("\n")

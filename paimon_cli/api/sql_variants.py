@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,7 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.variant_building import variants_of_texts
 from paimon_cli.datatypes.variant_casts import VariantParts, check_target, values_of_parts
 from paimon_cli.datatypes.variant_columns import holds_variants, with_variants
+from paimon_cli.datatypes.variant_json import has_changed_numbers, is_nested, is_written_alike
 from paimon_cli.datatypes.variant_path import Steps, parse_variant_path, parts_at
 from paimon_cli.datatypes.variant_text import variant_texts
 from paimon_cli.errors import PaimonError, UsageError
@@ -42,8 +44,7 @@ _GET, _TRY_GET = "variant_get", "try_variant_get"
 _NAMES = (_GET, _TRY_GET)
 _PARSE = "parse_json"
 _VALUE = "__variant"
-_CHANGED = r"[0-9.]{17,}|[0-9][eE][-+0-9]"
-"""Only such texts hold a number with an exponent, or with a fraction and more digits than a DOUBLE keeps."""
+_FAILURE, _MOST_FAILURES = "__failure_", 1000
 _FORM = "variant_get(column, '$.field', 'INT'), with a path and a type as literals"
 
 
@@ -87,13 +88,17 @@ def _with_json_text(t: DataType, of_duckdb: Any) -> DataType:
     return t
 
 
+class _PartFailed(Exception):
+    """Tells DuckDB that a function has failed, by the name of the error: DuckDB keeps nothing else of it."""
+
+
 class VariantFunctions:
     """The functions of one connection for the parts of VARIANTs that its queries name: one for each path and type."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._names: dict[tuple[str, Steps, DataType], str] = {}
-        self.failure: PaimonError | None = None
+        self._failures: dict[str, PaimonError] = {}
 
     def named_in(self, query: str) -> str:
         """The query with our functions for `variant_get` and `try_variant_get`. Raises `UsageError` for calls of another form."""
@@ -104,6 +109,8 @@ class VariantFunctions:
             return query
         tree = _tree(self._connection, query)
         calls = [] if tree["error"] else list(_calls(tree["statements"]))
+        for column in _unnamed_columns(tree["statements"]):
+            column["alias"] = self._as_written(column)
         for call in calls:
             name, alias = call["function_name"].lower(), call.get("alias", "")
             value, steps, t = _asked(call)
@@ -116,7 +123,13 @@ class VariantFunctions:
             call.update({**found, "alias": alias})
         if not calls:
             return query
-        return str(self._connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
+        return _sql(self._connection, tree)
+
+    def _as_written(self, column: dict[str, Any]) -> str:
+        """A column of a query as SQL, which is its name without an alias."""
+        tree = _tree(self._connection, "SELECT 1")
+        tree["statements"][0]["node"]["select_list"] = [column]
+        return _sql(self._connection, tree).removeprefix("SELECT ")
 
     def _expression(self, name: str, steps: Steps, t: DataType) -> str:
         value, last = _located(steps)
@@ -142,11 +155,22 @@ class VariantFunctions:
     def _called(self, key: tuple[str, Steps, DataType], parts: pa.StringArray, documents: pa.StringArray) -> pa.Array:
         name, steps, t = key
         try:
-            found = values_of_parts(_parts_of_json(parts, documents, steps), t, tries=name == _TRY_GET)
-            return _as_duckdb_has_it(found, t)
+            tries = name == _TRY_GET
+            return _as_duckdb_has_it(values_of_parts(_parts_of_json(parts, documents, steps, tries), t, tries=tries), t)
         except PaimonError as error:
-            self.failure = error
-            raise
+            raise _PartFailed(self._kept(error)) from None
+
+    def _kept(self, error: PaimonError) -> str:
+        """A name for the error, in a text in which DuckDB finds nothing to change. Only the last errors can end the query."""
+        name = f"{_FAILURE}{uuid.uuid4().hex}"
+        self._failures[name] = error
+        for old in list(self._failures)[:-_MOST_FAILURES]:
+            self._failures.pop(old, None)
+        return name
+
+    def failure_in(self, text: str) -> PaimonError | None:
+        """The error of ours that an error of DuckDB is about; None for others: the query may have caught ours."""
+        return next((error for name, error in list(self._failures.items()) if name in text), None)
 
 
 def _as_duckdb_has_it(values: pa.Array, t: DataType) -> pa.Array:
@@ -173,15 +197,23 @@ def _asked(call: dict[str, Any]) -> tuple[dict[str, Any], Steps, DataType]:
     return value, steps, t
 
 
-def _parts_of_json(parts: pa.StringArray, documents: pa.StringArray, steps: Steps) -> VariantParts:
-    """Parts of JSON texts, which DuckDB has found. Raises `UsageError` for a text of which no VARIANT can be made."""
-    has_fraction = pc.match_substring_regex(parts, r"^-?[0-9]*[.eE]")
-    is_long = pc.or_(pc.match_substring_regex(documents, _CHANGED), pc.match_substring_regex(parts, "[eE]"))
-    is_changed = pc.or_(pc.match_substring_regex(parts, r"^[{\[]"), pc.and_(has_fraction, is_long)).fill_null(False)
+def _parts_of_json(parts: pa.StringArray, documents: pa.StringArray, steps: Steps, tries: bool) -> VariantParts:
+    """Parts of JSON texts, which DuckDB has found. A text of which no VARIANT can be made has none if the query `tries`, else
+    raises `UsageError`.
+    """
+    nested = is_nested(parts).fill_null(False)
+    has_fraction = pc.match_substring_regex(parts, r"^-?[0-9]*[.eE]").fill_null(False)
+    is_changed = pc.match_substring_regex(parts, "^-?(?:NaN|Inf)").fill_null(False)  # DuckDB takes them for JSON
+    if has_fraction.true_count:
+        has_changed = pc.or_(has_changed_numbers(documents), has_changed_numbers(parts)).fill_null(False)
+        is_changed = pc.or_(is_changed, pc.and_(has_fraction, has_changed))
+    if nested.true_count:
+        alike = is_written_alike(parts.filter(nested), documents.filter(nested))
+        is_changed = pc.replace_with_mask(is_changed, nested, pc.invert(alike))
     texts, is_text = _scalars(parts)
     if is_changed.true_count:
         variants, wrong = variants_of_texts(documents.filter(is_changed), shown=True)
-        if wrong:
+        if wrong and not tries:
             raise UsageError("variant_get: a value is no VARIANT", next(iter(wrong.values())), "give it the JSON of a VARIANT")
         exact = parts_at(variants, steps)
         texts = pc.replace_with_mask(texts, is_changed, exact.texts)
@@ -207,6 +239,10 @@ def _scalars(parts: pa.StringArray) -> tuple[pa.StringArray, np.ndarray]:
 def _tree(connection: Any, query: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0][0])
     return found
+
+
+def _sql(connection: Any, tree: dict[str, Any]) -> str:
+    return str(connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0])
 
 
 def _located(steps: Steps) -> tuple[str, str]:
@@ -239,7 +275,7 @@ def _is_call(node: Any) -> bool:
 
 def _calls(node: Any) -> Iterator[dict[str, Any]]:
     """The calls of our functions, inner ones first; not those whose VARIANT another one takes."""
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    parts = _parts(node)
     if _is_call(node):
         value, rest = _arguments(node)[0], _arguments(node)[1:]
         while _is_call(value) and len(_arguments(value)) == 2:
@@ -251,12 +287,30 @@ def _calls(node: Any) -> Iterator[dict[str, Any]]:
         yield node
 
 
+def _unnamed_columns(node: Any) -> Iterator[dict[str, Any]]:
+    """The columns of SELECTs, at any depth, that call our functions and have no alias; not those that stand for several."""
+    for part in _parts(node):
+        yield from _unnamed_columns(part)
+    columns = node.get("select_list") if isinstance(node, dict) else None
+    for column in columns or ():
+        if not column.get("alias") and next(_calls(column), None) and not _stands_for_several(column):
+            yield column
+
+
+def _stands_for_several(node: Any) -> bool:
+    is_star = isinstance(node, dict) and node.get("class") == "STAR"
+    return is_star or any(map(_stands_for_several, _parts(node)))
+
+
+def _parts(node: Any) -> list[Any]:
+    return list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+
+
 def _places(node: Any) -> Iterator[dict[str, Any]]:
     if isinstance(node, dict) and node.get("class") == "COLUMN_REF" and node.get("column_names") == [_VALUE]:
         yield node
         return
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    for part in list(parts):
+    for part in _parts(node):
         yield from _places(part)
 
 

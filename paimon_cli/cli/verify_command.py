@@ -13,7 +13,7 @@ from paimon_cli.cli.findings_file import ReportFile, check_form
 from paimon_cli.cli.output import Item, Listing
 from paimon_cli.cli.parameters import AllowUnsafeCommit, EngineName, Given, TableName, Yes
 from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say, warn
-from paimon_cli.errors import FINDINGS_EXIT_CODE, Refused, UsageError
+from paimon_cli.errors import FINDINGS_EXIT_CODE, NotSupported, Refused, UsageError
 from paimon_cli.requests.integrity import RepairOptions, VerifyOptions
 
 if TYPE_CHECKING:
@@ -103,15 +103,19 @@ def verify(
             )
         )
     if found.errors or (found.warnings and fail_on == "warn"):
-        raise typer.Exit(FINDINGS_EXIT_CODE if _finds_damage(found, fail_on) else Refused.exit_code)
+        raise typer.Exit(_exit_code(found, fail_on))
 
 
-def _finds_damage(found: VerifyReport, fail_on: str) -> bool:
-    """Whether something is wrong with the table; what the user's configuration does not allow to open may be sound."""
+def _exit_code(found: VerifyReport, fail_on: str) -> int:
+    """That of findings if something is wrong with the table, else that of a read: what may not be opened, or is not
+    supported, may be sound.
+    """
     from paimon_cli.invariants.violation import ERROR
 
-    failing = (v.invariant for v in found.violations if v.severity == ERROR or fail_on == "warn")
-    return not all(invariant.of_permission for invariant in failing)
+    failing = [v.invariant for v in found.violations if v.severity == ERROR or fail_on == "warn"]
+    if not all(invariant.of_permission or invariant.of_support for invariant in failing):
+        return FINDINGS_EXIT_CODE
+    return Refused.exit_code if any(invariant.of_permission for invariant in failing) else NotSupported.exit_code
 
 
 _READER_WORDS = {
@@ -198,7 +202,8 @@ def _say_repairs(found: VerifyReport, pasted: str) -> None:
     """The commands that plan repairs: what was found by reading all rows is only repaired if it is asked for by name."""
     from paimon_cli.invariants.violation import ERROR, FULL
 
-    broken = {v.invariant for v in found.violations if v.severity == ERROR and not v.invariant.of_permission}
+    broken = {v.invariant for v in found.violations if v.severity == ERROR}
+    broken = {invariant for invariant in broken if not (invariant.of_permission or invariant.of_support)}
     by_reading = sorted({invariant.repair for invariant in broken if invariant.repair} if found.level == FULL else ())
     if by_reading:
         say(

@@ -10,6 +10,7 @@ from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.file_cache import BranchFiles, FileCache
+from paimon_cli.history.float_partitions import other_spelling
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
@@ -444,15 +445,19 @@ class TableContext:
     def _expect_directory(self, partition: bytes) -> None:
         """Raise `NotSupported` if a partition of FLOAT or DOUBLE has another directory than Java would give it.
 
-        Its files are not missing then: engines spell such numbers in different ways.
+        Its files are not missing then: engines spell such numbers in different ways. Without any directory they are.
         """
         if partition in self._found_directories:
             return
-        path = self.partition_path_of(partition)
+        path, values = self.partition_path_of(partition), self.partition_values(partition)
         if not self.storage.list_directory(f"{self.data_root}/{path}"):
-            why = "engines spell FLOAT and DOUBLE in names of directories in different ways, and Java's way leads to none"
-            hint = "read the table with the engine that wrote it, and copy its rows into one with partitions of DECIMAL or STRING"
-            raise NotSupported(f"cannot find the directory of partition {path} of {self.address}", why, hint)
+            naming = (self.options.partition_default_name, self.options.partition_legacy_name)
+            keys, types = self.schema.partition_keys, self.partition_types
+            other = other_spelling(self.storage, self.data_root, keys, types, values, *naming)
+            if other is not None:
+                why = f"there is {other}: engines spell FLOAT and DOUBLE in different ways, and Java not so"
+                hint = "read the table with the engine that wrote it, and copy its rows into one with partitions of STRING"
+                raise NotSupported(f"cannot find the directory of partition {path} of {self.address}", why, hint)
         self._found_directories.add(partition)
 
     def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from paimon_cli.bucket.combined_columns import row_ranges
 from paimon_cli.bucket.deletion_vectors import load_vectors
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
@@ -212,7 +213,11 @@ def visible_rows(context: TableContext, state: BucketFiles) -> int | None:
     deletes = _delete_rows(files) if mode.has_keys else 0
     if deletes is None or None in marked:
         return None
-    return sum(file.row_count for file in files) - deletes - sum(count or 0 for count in marked)
+    try:  # a range of rows has a file for each time that columns of it were written
+        stored = [members[0] for members in row_ranges(files)] if mode.combines_columns else files
+    except DamagedFile:  # a read says why
+        return None
+    return sum(file.row_count for file in stored) - deletes - sum(count or 0 for count in marked)
 
 
 def total_rows(rows: Iterable[int | None]) -> int | None:

@@ -97,7 +97,7 @@ def buckets_are_valid(version: Version) -> Iterator[Violation]:
     )
 )
 def files_lie_inside(version: Version) -> Iterator[Violation]:
-    """PV028: data files may lie where the user's configuration allows it (`external-paths.allowed`), index files nowhere else.
+    """PV028: data files may lie where the user's configuration allows it (`external-paths.allowed`).
 
     What may not be opened is not checked, so this is no success; but it is no damage either, and nothing is to be repaired.
     """
@@ -105,10 +105,17 @@ def files_lie_inside(version: Version) -> Iterator[Violation]:
         if not version.context.can_open(entry.file):
             refused = place_not_allowed(f"data file {entry.file.file_name}", str(entry.file.external_path))
             yield Violation("PV028", version.path, f"{refused.what}, and was not checked: {refused.why}; {refused.hint}")
+
+
+@OF_VERSION.check(
+    Invariant("PV071", CheckGroup.STORED, META, "no index file lies outside of the table", of_support=True),
+)
+def index_files_lie_inside(version: Version) -> Iterator[Violation]:
+    """PV071: no configuration allows them to lie elsewhere. They are not read, so this is neither a success nor a damage."""
     for index in version.index_entries:
         if (recorded := index.index_file.external_path) is not None:
             what = f"index file {index.index_file.file_name} lies outside of the table, at {without_login(recorded)}"
-            yield Violation("PV028", version.path, f"{what}, and was not checked: index files are read from the table only")
+            yield Violation("PV071", version.path, f"{what}, and was not checked: index files are read from the table only")
 
 
 @OF_VERSION.check(Invariant("PV029", CheckGroup.CHAIN, META, "a data file is live in one bucket and at one level only"))

@@ -32,6 +32,8 @@ class Invariant:
     """Whether it is about facts that only help to skip a file. They cannot be taken back: a file is listed once."""
     of_permission: bool = False
     """Whether it is about files that were not checked because the user's configuration does not allow it: no damage."""
+    of_support: bool = False
+    """Whether it is about files that were not checked because we do not support them: no damage."""
     of_key_order: bool = False
     """Whether it is about files that are sorted by key, whose bounds are keys."""
 

@@ -210,8 +210,8 @@ class _Backup:
         copy.copy_changelogs(history, self._is_kept)
         copy_records(copy, history, latest)
         copy_consumers(copy, history)
-        if newest := copy.newest(history.branch):
-            cut.hold(history, newest)
+        if there:
+            _let_go(copy, history, cut)
 
     def _set_aside_what_differs(
         self, copy: TableCopy, history: TableContext, there: Sequence[int], head: int | None, number: int
@@ -260,6 +260,22 @@ class _Backup:
             if (changelogs := plan_changelogs(history, keep)) is not None:
                 expire_changelogs(history, changelogs, delete_files(history))
         return expired
+
+
+def _let_go(copy: TableCopy, history: TableContext, cut: HeldCut) -> None:
+    """Hold a branch from the newest snapshot that the copy and the table both have. If there is none above the place from which
+    on it is held, the table was rolled back meanwhile: what has taken the numbers since then stays for the next run.
+    """
+    layout = copy.layout.of_branch(history.branch)
+    for number in reversed(copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)):
+        before = cut.place(history)
+        if number <= before:
+            return
+        if _is_equal(copy, layout.snapshot(number), history.layout.snapshot(number)):
+            cut.go_on(history, number)
+            if _is_equal(copy, layout.snapshot(number), history.layout.snapshot(number)):
+                return
+            cut.hold(history, before)  # rolled back between the two
 
 
 def _check_destination(context: TableContext, destination: Destination) -> None:

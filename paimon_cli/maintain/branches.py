@@ -247,6 +247,7 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     if isinstance(storage, ServesVersions):
         if plan.discarded_ids:
             open_records_above(main, plan.discarded_ids[0] - 1)
+            keep_for_backups(main, plan.common or 0)
         storage.fast_forward(plan.branch)
         copy_records(branch, main.layout, all_ids(branch)[-1])
         return 0
@@ -314,6 +315,7 @@ def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) 
     for number in plan.discarded_ids:
         if number < newest and number not in plan.added:
             storage.delete(main.layout.snapshot(number))
+    keep_for_backups(main, plan.common or 0)  # a backup may have gone on before the snapshots were gone
 
 
 def _snapshot_of(branch: TableContext, number: int) -> bytes:

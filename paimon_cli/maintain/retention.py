@@ -209,7 +209,13 @@ def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
 
 
 def write_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
-    """Write the file of a consumer, as Java does, whether or not the snapshot exists."""
+    """Write the file of a consumer, as Java does, whether or not the snapshot exists. Raises `UsageError` for what can be no id:
+    a consumer that cannot be read stops every expiry.
+    """
+    if not 0 < next_snapshot < 2**63:
+        raise UsageError(
+            f"consumer '{name}' cannot stand at snapshot {next_snapshot}", "the first snapshot of a table has the id 1"
+        )
     text = json.dumps({"nextSnapshot": next_snapshot}, separators=(",", " : "))
     context.storage.overwrite(context.layout.consumer(name), f"{{\n  {text[1:-1]}\n}}".encode())
     return Consumer(name, next_snapshot, context.clock.now_millis())
@@ -218,17 +224,26 @@ def write_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
 def keep_for_backups(context: TableContext, newest: int) -> None:
     """Let backups keep all after the snapshot `newest` when later ones go: those that take their numbers are not copied yet.
 
-    A backup that has ended keeps nothing. Other consumers stay as they are, as in Java: only their readers know where they are.
+    0 for `newest` is none: all goes. A backup that has ended keeps nothing. Other consumers stay as they are, as in Java: only
+    their readers know where they are.
     """
+    kept = max(newest, 1)
     given_up = context.clock.now_millis() - BACKUP_MILLIS
     for status in context.storage.list_directory(context.layout.consumer_directory):
         name = status.name.removeprefix(CONSUMER_PREFIX)
         if not name.startswith(BACKUP_CONSUMER) or status.is_directory or status.modified_millis < given_up:
             continue
-        with suppress(DamagedFile):  # the next backup writes it again
-            content = _read(context, status.path)
-            if content is not None and _next_snapshot(content, status.path) > newest:
-                write_consumer(context, name, newest)
+        if (place_of(context, name) or 0) > kept:
+            write_consumer(context, name, kept)
+
+
+def place_of(context: TableContext, backup: str) -> int | None:
+    """Where the consumer of a backup stands; None without it, or if it cannot be read: the next backup writes it again."""
+    path = context.layout.consumer(backup)
+    content = _read(context, path)
+    with suppress(DamagedFile):
+        return None if content is None else _next_snapshot(content, path)
+    return None
 
 
 def remove_consumer(context: TableContext, name: str) -> None:

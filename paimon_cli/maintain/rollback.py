@@ -115,6 +115,7 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     storage, layout, target = context.storage, context.layout, plan.target.id
     if isinstance(storage, ServesVersions):
         open_records_above(context, target)
+        keep_for_backups(context, target)
         storage.roll_back(target if plan.tag is None else plan.tag, max(plan.snapshots, default=target))
         return 0
     needed_up_to(context, target)  # raises, before anything is changed, if it is not known which files may be deleted
@@ -132,6 +133,7 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
             _put_back(context, removed)
             what = f"{context.address} was not rolled back to snapshot {target}"
             raise Conflict(what, "it has expired meanwhile; later snapshots are unchanged", "choose a later one")
+    keep_for_backups(context, target)  # a backup may have gone on before the snapshots were gone
     storage.overwrite(layout.latest_hint, str(target).encode())  # a commit just before may have written another id
     for name in plan.tags:
         storage.delete(layout.tag(name))

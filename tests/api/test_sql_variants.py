@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli import Catalog
+from paimon_cli.api import sql_variants
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.variant_path import variant_get
 from paimon_cli.errors import PaimonError, UsageError
@@ -217,6 +218,56 @@ def test_the_error_of_a_part_is_that_of_a_condition(catalog: Catalog) -> None:
     with pytest.raises(UsageError) as of_condition:
         catalog.table("d.t").scan(where="variant_get(v, '$.s', 'int') = 1").to_arrow()
     assert of_query.value.what == of_condition.value.what
+
+
+def test_plain_documents_are_not_made_variants_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That goes document by document, which takes minutes for some millions of them."""
+    catalog = Catalog(str(tmp_path / "w"))
+    catalog.create_table("d.t", columns=["k INT NOT NULL", "v VARIANT"], primary_key=["k"], bucket=1)
+    document = {"u": "12345678-1e5a-4e3f-9e1b-0a0b0c0d0e0f", "f": 1.5, "o": {"t": "a b", "b": 0}, "l": [1, "x"]}
+    catalog.table("d.t").write([{"k": 1, "v": document}])
+    monkeypatch.setattr(sql_variants, "variants_of_texts", lambda *_, **__: pytest.fail("a document was read"))
+    parts = "variant_get(v, '$.f', 'DOUBLE') f, variant_get(v, '$.o', 'STRING') o, variant_get(v, '$.l', 'STRING') l"
+    (found,) = catalog.sql(f"SELECT {parts} FROM d.t").to_arrow().to_pylist()
+    assert found == {"f": 1.5, "o": '{"b":0,"t":"a b"}', "l": '[1,"x"]'}
+
+
+@pytest.mark.parametrize("query", ["CAST('a' || k AS INT)", "error('a' || k)"])
+def test_a_failure_that_the_query_has_caught_is_not_its_error(catalog: Catalog, query: str) -> None:
+    with pytest.raises(UsageError) as failed:
+        catalog.sql(f"SELECT TRY(variant_get(v, '$.s', 'INT')) x, {query} y FROM d.t").to_arrow()
+    assert "variant_get" not in failed.value.what and "a" in failed.value.what
+
+
+@pytest.mark.parametrize("t", ["STRING", "INT", "DOUBLE", "FLOAT", "DECIMAL(10, 2)", "BOOLEAN", "DATE", "TIMESTAMP(3)", "BYTES"])
+def test_a_try_takes_what_can_be_no_variant(catalog: Catalog, t: str) -> None:
+    """DuckDB takes more for JSON than we do."""
+    odd = ["1e999", "NaN", "-Infinity", "1" * 5000, "0." + "1" * 5000, "[1e999]", "[NaN]", '{"b": 1, "b": 2.50}', "[1.5, 2e400]"]
+    odd += ["[" * 500 + "]" * 500]
+    for path in ("$", "$.a"):
+        given = [text if path == "$" else f'{{"a": {part}, "b": {text}}}' for text in odd for part in (text, "1.5")]
+        documents = ", ".join(f"('{one}')" for one in given)
+        query = f"SELECT try_variant_get(parse_json(d), '{path}', '{t}') FROM (VALUES {documents}) t(d)"
+        assert catalog.sql(query).to_arrow().num_rows == len(given)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("SELECT variant_get(v, '$.n', 'INT'), k FROM d.t", ["variant_get(v, '$.n', 'INT')", "k"]),
+        ("SELECT variant_get(v, '$.n', 'INT') AS n FROM d.t", ["n"]),
+        ("SELECT max(variant_get(v, '$.n', 'INT')) FROM d.t", ["max(variant_get(v, '$.n', 'INT'))"]),
+        ("SELECT x.* FROM (SELECT variant_get(v, '$.n', 'INT') FROM d.t) x", ["variant_get(v, '$.n', 'INT')"]),
+        ("SELECT variant_get(v, '$.n', 'INT'), count(*) FROM d.t GROUP BY 1", ["variant_get(v, '$.n', 'INT')", "count_star()"]),
+        (
+            "SELECT variant_get(variant_get(v, '$.o'), '$.b', 'INT') FROM d.t GROUP BY ALL",
+            ["variant_get(variant_get(v, '$.o'), '$.b', 'INT')"],
+        ),
+        ("SELECT k, (variant_get(v, '$.n', 'INT')) FROM d.t UNION SELECT 1, 2", ["k", "variant_get(v, '$.n', 'INT')"]),
+    ],
+)
+def test_a_column_without_an_alias_is_named_as_it_is_written(catalog: Catalog, query: str, names: list[str]) -> None:
+    assert catalog.sql(query).to_arrow().column_names == names
 
 
 def test_a_text_that_is_no_json(catalog: Catalog) -> None:

@@ -18,6 +18,7 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.bucket_report import partition_rows, visible_rows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.foreign_reads import foreign_read_report
 from paimon_cli.invariants.known_readers import judged
@@ -73,6 +74,14 @@ def test_the_newest_file_with_a_column_counts(evolved: TableContext) -> None:
     assert read(evolved, columns=["n", "_ROW_ID"]) == [{"n": row["n"], "_ROW_ID": row["id"]} for row in ROWS]
     assert plan_rows(evolved, ReadRequest()).count() == 7
     assert read(evolved, snapshot=3)[0] == {"id": 0, "v": "w0", "n": 0}
+
+
+def test_rows_are_counted_once_for_all_their_files(evolved: TableContext) -> None:
+    (bucket,) = bucket_files(evolved, evolved.snapshots.latest()).values()
+    assert visible_rows(evolved, bucket) == 7
+    assert [row.visible_rows for row in partition_rows(evolved, evolved.snapshots.latest())] == [7]
+    longer = replace(bucket.files[0], row_count=bucket.files[0].row_count + 1)
+    assert visible_rows(evolved, replace(bucket, files=(longer, *bucket.files[1:]))) is None
 
 
 def test_conditions_are_met_by_whole_rows(evolved: TableContext) -> None:

@@ -81,6 +81,9 @@ def test_external_paths_are_never_opened(run: Run, tmp_path: Path, bench: Bench)
     vectors.reforge(indexes=lambda entries: [evil if e == entry else e for e in entries])
     with pytest.raises(NotSupported, match="outside of the table"):
         tables.rows(vectors.context)
+    run("read", vectors.root, code=NotSupported.exit_code)
+    verified = run("verify", vectors.root, code=NotSupported.exit_code).out  # no configuration allows it
+    assert "PV071" in verified and "repair" not in verified
 
 
 def _link_file(bench: Bench, outside: Path) -> None:

@@ -288,6 +288,13 @@ def a_file_lies_outside(bench: Bench) -> None:
     bench.lie(bench.live(level=0)[-1], external_path="/etc/passwd")
 
 
+@damage("PV071", "meta", "dv")
+def an_index_file_lies_outside(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    outside = replace(entry, index_file=replace(entry.index_file, external_path="/etc/passwd"))
+    bench.reforge(indexes=lambda entries: [outside if one == entry else one for one in entries])
+
+
 @damage("PV031", "files")
 def a_file_holds_other_rows_than_said(bench: Bench) -> None:
     entry = bench.live(level=0)[-1]

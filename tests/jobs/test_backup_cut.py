@@ -12,7 +12,7 @@ from paimon_cli.errors import NotSupported
 from paimon_cli.jobs import backup_cut
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.maintain.branches import create_branch
-from paimon_cli.maintain.retention import write_consumer
+from paimon_cli.maintain.retention import keep_for_backups, place_of, write_consumer
 from tests.tables import make_table, write
 
 
@@ -55,3 +55,18 @@ def test_what_an_earlier_run_holds_is_not_released(tmp_path: Path) -> None:
         raise NotSupported("the table cannot be copied")
     assert context.storage.exists(context.layout.consumer(cut.name))
     assert not context.storage.exists(context.layout.of_branch("new").consumer(cut.name))
+
+
+def test_a_renewal_keeps_the_place_to_which_a_rollback_has_moved_it(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    for number in range(4):
+        write(context, [{"id": number}])
+    cut = HeldCut("one")
+    cut.hold(context, 4)
+    keep_for_backups(context, 2)
+    cut.renew()
+    cut.hold(context, 4)
+    assert cut.place(context) == place_of(context, cut.name) == 2
+    cut.go_on(context, 3)
+    cut.renew()
+    assert place_of(context, cut.name) == 3

@@ -348,13 +348,41 @@ def test_after_a_rollback_a_backup_keeps_what_takes_the_numbers(tmp_path: Path) 
     assert not list(consumers_stand_somewhere(table))
 
 
+@pytest.mark.parametrize("at", ["/snapshot/snapshot-5", "/snapshot/LATEST", "/backup/"])
+def test_a_backup_does_not_undo_a_rollback_meanwhile(tmp_path: Path, at: str) -> None:
+    """What takes the numbers is not copied yet, so an expiry leaves it to the next run."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 4)
+    backup(table, copy)
+    fill(table, 2, first=20)
+    done: list[str] = []
+
+    def roll(call: str, path: str) -> None:
+        if at in path and call in WRITES and not done:
+            done.append(path)
+            roll_back(table, plan_rollback(table, find_target(table, "1")), delete_files(table))
+
+    with suppress(NotFound, DamagedFile):  # a clear end, after which the run is repeated
+        backup(table, copy, Recording(ConfinedStorage(str(copy)), roll))
+    assert done
+    fill(opened(tmp_path / "t"), 8, first=50)
+    expire_snapshots(opened(tmp_path / "t"), ALL_BUT_ONE)
+    left = opened(tmp_path / "t").snapshots.ids()
+    summary = backup(opened(tmp_path / "t"), copy)
+    assert left[0] == 1 and summary.gaps == () and opened(copy).snapshots.ids() == left
+    check_whole(opened(copy))
+    (consumer,) = consumers(opened(tmp_path / "t"))
+    assert consumer.next_snapshot == left[-1], "what is copied is let go again"
+
+
 def test_the_place_of_a_backup_is_no_damage(tmp_path: Path) -> None:
     """Java rolls back without it, and expires what a backup that has ended does not keep any more."""
     table = new_table(tmp_path)
     fill(table, 3)
     backup(table, tmp_path / "copy")
     (consumer,) = consumers(table)
-    for place in (0, 50):
+    expire_snapshots(table, replace(ALL_BUT_ONE, heeds_consumers=False))
+    for place in (1, 50):
         write_consumer(table, consumer.name, place)
         assert not list(consumers_stand_somewhere(table))
         write_consumer(table, "reader", place)

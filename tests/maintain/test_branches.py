@@ -14,6 +14,7 @@ from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history import snapshot_history
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
+from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.maintain.branches import (
     create_branch,
     fast_forward,
@@ -24,8 +25,10 @@ from paimon_cli.maintain.branches import (
 )
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
-from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.retention import Retention, consumers, place_of, write_consumer
+from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 from tests.maintain.plain_files import kind_of
@@ -298,6 +301,49 @@ def test_a_branch_that_main_has_outlived_takes_over(tmp_path: Path) -> None:
     forward(main)
     assert main.snapshots.ids() == [3, 4] and main.snapshots.earliest_id() == 3 and rows(main) == rows(branch)
     check_versions(main)
+
+
+def test_a_take_over_without_a_common_snapshot_keeps_all_for_backups(tmp_path: Path) -> None:
+    """A consumer at 0, which is no snapshot, would stop every expiry of the table."""
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    expire_snapshots(main, KEEP_ONE)
+    backup = f"{BACKUP_CONSUMER}one"
+    write_consumer(main, backup, 5)
+    forward(main)
+    assert [(one.name, one.next_snapshot) for one in consumers(main)] == [(backup, 1)]
+    expire_snapshots(main, KEEP_ONE)
+    check_versions(main)
+
+
+class Served(LocalStorage):
+    """A server that manages the versions of the table, and does nothing yet."""
+
+    def _serve(self, *given: object) -> None: ...
+
+    create_tag = delete_tag = create_branch = delete_branch = fast_forward = roll_back = _serve
+
+
+def test_a_server_that_goes_back_leaves_to_backups_what_takes_the_numbers(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path, 5)
+    write(main, [{"k": 1, "v": "main"}])
+    write(branch, [{"k": 1, "v": "branch"}])
+    backup, served = f"{BACKUP_CONSUMER}one", replace(main, storage=Served())
+    write_consumer(main, backup, 6)
+    plan = plan_fast_forward(main, "b")
+    assert plan.common == 5 and plan.discarded_ids
+    fast_forward(served, plan, delete_files(main))
+    assert place_of(main, backup) == 5
+    roll_back(served, plan_rollback(main, find_target(main, "2")), delete_files(main))
+    assert place_of(main, backup) == 2
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**63])
+def test_a_consumer_stands_at_a_snapshot(tmp_path: Path, number: int) -> None:
+    main, _ = branched(tmp_path)
+    with pytest.raises(UsageError, match="cannot stand at snapshot"):
+        write_consumer(main, "reader", number)
+    assert consumers(main) == []
 
 
 def test_a_commit_that_gets_in_between_stops_it(tmp_path: Path) -> None:
