@@ -127,8 +127,8 @@ def _elsewhere(context: TableContext, names: Names, directory: str, other: str) 
     if past.mends[names]:
         command = f"paimon-cli alter {table} set {' '.join(settings)}"
         return FileElsewhere(why, f"set the value with which it was written: {command}", command)
-    read = f"paimon-cli read {table} {' '.join(f'--option {setting}' for setting in settings)} --snapshot ID"
-    hint = f"no value is right for all files: move those of {other} to {directory}, or read a snapshot before the change: {read}"
+    given = " ".join(f"--option {setting}" for setting in settings)
+    hint = f"no value is right for all files: move those of {other} to {directory}, or read a snapshot before the change with {given}"
     return FileElsewhere(why, hint)
 
 
