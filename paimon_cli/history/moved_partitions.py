@@ -128,8 +128,8 @@ def _elsewhere(context: TableContext, names: Names, directory: str, other: str) 
         command = f"paimon-cli alter {table} set {' '.join(settings)}"
         return FileElsewhere(why, f"set the value with which it was written: {command}", command)
     given = " ".join(f"--option {setting}" for setting in settings)
-    hint = f"no value is right for all files: move those of {other} to {directory}, or read a snapshot before the change with {given}"
-    return FileElsewhere(why, hint)
+    hint = f"no value is right for all files: move those of {other} to {directory}, or read a snapshot before the change "
+    return FileElsewhere(why, f"{hint}with {given}")
 
 
 def _mends(context: TableContext, changed: Mapping[str, str]) -> bool:
