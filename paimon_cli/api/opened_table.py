@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +11,7 @@ from paimon_cli.api.arguments import checks_arguments
 from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.options.option_catalog import Operation
-from paimon_cli.options.table_options import is_of_files
+from paimon_cli.options.table_options import NAMES_OF_PARTITIONS, is_of_files
 from paimon_cli.requests.fields import Point, version_of
 
 if TYPE_CHECKING:
@@ -65,10 +65,11 @@ class OpenedTable:
     def supported(self) -> TableContext:
         """The context of a table with a readable schema. Raises `NotSupported` for an option that this version cannot honour, and
         `UsageError` for one of the call that says otherwise than the table how its files are to be read: rows would be wrong.
+        With other names of partitions no file is found, so a read may have them, for rows from before a change of these.
         """
         self.context.check(Operation.OPEN)
-        if any(map(is_of_files, self.context.given)):
-            self._check_options_of_call()
+        if any(is_of_files(key) for key in self.context.given if key not in NAMES_OF_PARTITIONS):
+            self._check_options_of_call(())
         return self.context
 
     def refresh(self) -> None:
@@ -113,15 +114,21 @@ class OpenedTable:
         opened = self.context
         if opened.place.read_optimized:
             raise UsageError(f"{opened.name} is a view", "views are read-only", "leave out $ro")
-        if opened.given:
-            self._check_options_of_call()
+        if not opened.given:
+            return
+        counting: Collection[str] = ()
+        if not opened.given.keys().isdisjoint(NAMES_OF_PARTITIONS):
+            from paimon_cli.history.moved_partitions import PastNames
 
-    def _check_options_of_call(self) -> None:
+            counting = PastNames.of(opened).count
+        self._check_options_of_call(counting)
+
+    def _check_options_of_call(self, counting: Collection[str]) -> None:
         from paimon_cli.catalog.option_values import check_options_of_call
 
         opened = self.context
         latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
-        check_options_of_call(latest.options, opened.given, has_snapshots, bool(latest.partition_keys))
+        check_options_of_call(latest.options, opened.given, has_snapshots, counting)
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.

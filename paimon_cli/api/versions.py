@@ -145,6 +145,7 @@ class Tags(References["TagRow"]):
         from paimon_cli.maintain.named_files import FileToDelete, measured
         from paimon_cli.maintain.tags import files_removed_with_tags, plan_removal, remove_tags
 
+        self._table.check_call()
         context = self._table.supported
         removal = plan_removal(context, list(dict.fromkeys(names)))
 

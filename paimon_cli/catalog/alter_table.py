@@ -35,7 +35,7 @@ from paimon_cli.catalog.option_values import (
 from paimon_cli.catalog.table_definition import TableDefinition, with_key_nullability
 from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
-from paimon_cli.history.moved_partitions import is_repair
+from paimon_cli.history.moved_partitions import PastNames, is_repair
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tiered_rows import expect_own_buckets
 from paimon_cli.metadata.data_file import FileFilter
@@ -44,7 +44,7 @@ from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
 from paimon_cli.options.column_options import holders, named_columns, nested_holders, renamed_in_options, without_column
 from paimon_cli.options.option_text import counted
-from paimon_cli.options.table_options import VECTORS_ENABLED
+from paimon_cli.options.table_options import NAMES_OF_PARTITIONS, VECTORS_ENABLED
 from paimon_cli.storage.injected import Clock, SystemClock
 
 _INDEX_COLUMNS = re.compile(r"file-index\.[^.]+\.columns")
@@ -225,7 +225,9 @@ def _check_names_of_partitions(table: TableContext, old: TableSchema, new: Table
 
     Back to the right value is allowed, after another engine changed it: then all files are where the new one says.
     """
-    key = changed_name_of_partitions(old.options, new.options) if old.partition_keys else None
+    if not old.partition_keys or all(old.options.get(key) == new.options.get(key) for key in NAMES_OF_PARTITIONS):
+        return
+    key = changed_name_of_partitions(old.options, new.options, PastNames.of(table).count)
     latest = None if key is None else table.snapshots.latest()
     if key is None or latest is None:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from paimon_cli.catalog.metastore.configuration_files import user_file_of
@@ -196,10 +196,13 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
 
 
 def check_options_of_call(
-    options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool, has_partitions: bool = True
+    options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool, counting: Collection[str] = ()
 ) -> None:
-    """Raise `UsageError` if the options of one call (`given`) contradict how the table's files were written."""
-    if has_snapshots and has_partitions and (key := changed_name_of_partitions(options, {**options, **given})) is not None:
+    """Raise `UsageError` if the options of one call (`given`) contradict how the table's files were written.
+
+    `counting`: the options that name directories of partitions for this call. A read that has a wrong value finds no file.
+    """
+    if has_snapshots and counting and (key := changed_name_of_partitions(options, {**options, **given}, counting)) is not None:
         raise other_places(key)
     for key, value in given.items():
         known = find_option(key)
@@ -245,11 +248,11 @@ def is_valid(key: str, value: str) -> bool:
     return True
 
 
-def changed_name_of_partitions(options: Mapping[str, str], changed: Mapping[str, str]) -> str | None:
-    """The option because of which directories of partitions have other names with the changed options; None if none."""
+def changed_name_of_partitions(options: Mapping[str, str], changed: Mapping[str, str], counting: Collection[str]) -> str | None:
+    """The option, of those that count, because of which directories of partitions have other names; None if none."""
     before = {key: value for key, value in options.items() if key in NAMES_OF_PARTITIONS and is_valid(key, value)}
     names, changed_names = names_of_partitions(TableOptions(before)), names_of_partitions(TableOptions(changed))
-    return next((key for key in NAMES_OF_PARTITIONS if names[key] != changed_names[key]), None)
+    return next((key for key in NAMES_OF_PARTITIONS if key in counting and names[key] != changed_names[key]), None)
 
 
 def other_places(key: str) -> UsageError:

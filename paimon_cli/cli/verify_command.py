@@ -202,8 +202,11 @@ def _say_repairs(found: VerifyReport, pasted: str) -> None:
     """The commands that plan repairs: what was found by reading all rows is only repaired if it is asked for by name."""
     from paimon_cli.invariants.violation import ERROR, FULL
 
-    broken = {v.invariant for v in found.violations if v.severity == ERROR}
-    broken = {invariant for invariant in broken if not (invariant.of_permission or invariant.of_support)}
+    hints = {v.path: v.hint for v in found.violations if v.hint}  # no repair, and what else is said of the file follows from it
+    for hint in dict.fromkeys(hints.values()):
+        say(f"hint: {printable(hint)}")
+    errors = [v for v in found.violations if v.severity == ERROR and v.path not in hints]
+    broken = {v.invariant for v in errors if not (v.invariant.of_permission or v.invariant.of_support)}
     by_reading = sorted({invariant.repair for invariant in broken if invariant.repair} if found.level == FULL else ())
     if by_reading:
         say(

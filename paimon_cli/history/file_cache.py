@@ -85,6 +85,8 @@ class FileCache:
     def __init__(self, kept: KeptFiles | None = None, schemas: dict[tuple[str, str], Schemas] | None = None) -> None:
         self.kept = KeptFiles() if kept is None else kept
         self.index_files = KnownFiles()
+        self.names_of_partitions: dict[str, Any] = {}
+        """What the schemas of a branch say about names of partitions (`moved_partitions`), by its root."""
         self.checked: dict[frozenset[tuple[str, str]], Storage] = {}
         """The options of calls that may commit, with the storage that was checked."""
         self.warn: Callable[[str], None] = _unheard

@@ -83,9 +83,9 @@ def _file_violations(
             yield Violation(missing, path, f"is named by snapshot {version.snapshot.id}, but its extra file {name} is missing")
     size = stored.size(directory, file.file_name)
     if size is None:
-        moved = moved_file(version.context, path)
-        reason = "" if moved is None else f": {moved.why}"
-        yield Violation(missing, path, f"is named by snapshot {version.snapshot.id} and is missing{reason}")
+        moved = moved_file(version.context, path, entry.partition)
+        reason, hint = ("", "") if moved is None else (f": {moved.why}; {moved.hint}", moved.hint)
+        yield Violation(missing, path, f"is named by snapshot {version.snapshot.id} and is missing{reason}", hint)
     elif size != file.file_size:
         yield Violation(wrong_size, path, f"has {size} bytes, but its metadata says {file.file_size}")
 

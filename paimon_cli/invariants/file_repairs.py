@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from paimon_cli.bucket.file_indexes import FileIndexes, without_index
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.moved_partitions import FileElsewhere, has_other_names, moved_file
 from paimon_cli.history.stale_buckets import stale_partitions
 from paimon_cli.invariants.hash_indexes import rebuilt_partitions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
@@ -25,8 +26,11 @@ def plan_file_repairs(version: Version, plan: RepairPlan, wanted: set[str], only
     """What the newest readable snapshot needs. A kind that is asked for by name may read all rows."""
     if not only:
         plan.steps += _indexes_by_hand(version)
+    moved = _moved_by_hand(version, plan)
     if wanted & {RepairKind.DEAD_FILES, RepairKind.DAMAGED_FILES, RepairKind.VECTORS}:
-        _plan_files(version, plan, wanted, RepairKind.DAMAGED_FILES in only)
+        _plan_files(version, plan, wanted, RepairKind.DAMAGED_FILES in only, moved)
+    if moved:
+        return  # indexes would be judged without these files
     if RepairKind.FILE_INDEX in wanted:
         _plan_file_indexes(version, plan, RepairKind.FILE_INDEX in only)
     if RepairKind.HASH_INDEX in wanted:
@@ -35,16 +39,34 @@ def plan_file_repairs(version: Version, plan: RepairPlan, wanted: set[str], only
         _plan_stale_buckets(version, plan)
 
 
-def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_damaged: bool) -> None:
-    """Live files that are missing or damaged, and deletion vectors of files that are not live.
+def _moved_by_hand(version: Version, plan: RepairPlan) -> set[str]:
+    """The paths of live files that are in a directory of another name. They are not lost, so no step takes them out."""
+    moved: set[str] = set()
+    for bucket_id in sorted(version.changed_buckets) if has_other_names(version.context) else ():
+        found: dict[FileElsewhere, list[str]] = {}
+        for entry in version.at(bucket_id):
+            if _is_missing(version, bucket_id, entry.file):
+                path = version.context.data_file_path(*bucket_id, entry.file)
+                if (elsewhere := moved_file(version.context, path, entry.partition)) is not None:
+                    found.setdefault(elsewhere, []).append(path)
+        for elsewhere, paths in found.items():
+            moved.update(paths)
+            action = f"{counted(len(paths), 'file')} not lost, but in another directory: {elsewhere.why}; {elsewhere.hint}"
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, version.bucket_directory(bucket_id), action, "", elsewhere.command))
+    return moved
+
+
+def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_damaged: bool, moved: set[str]) -> None:
+    """Live files that are missing or damaged, and deletion vectors of files that are not live; none of those that were `moved`.
 
     A damaged file may be restored from a backup, so it is left out on request only; every file is then read completely.
     """
     for bucket_id in sorted(version.changed_buckets):
         entries = list(version.at(bucket_id))
-        dead = [e.file for e in entries if _is_missing(version, bucket_id, e.file)] if RepairKind.DEAD_FILES in wanted else []
+        there = [e for e in entries if version.file_path(e) not in moved]
+        dead = [e.file for e in there if _is_missing(version, bucket_id, e.file)] if RepairKind.DEAD_FILES in wanted else []
         if RepairKind.DAMAGED_FILES in wanted:
-            damaged = {e.file.file_name: why for e in entries if (why := _damage(version, e, leave_out_damaged))}
+            damaged = {e.file.file_name: why for e in there if (why := _damage(version, e, leave_out_damaged))}
             _plan_damaged_files(version, bucket_id, plan, damaged, leave_out_damaged)
             dead += [e.file for e in entries if leave_out_damaged and e.file.file_name in damaged]
         for file in dead:

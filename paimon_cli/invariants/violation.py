@@ -6,7 +6,7 @@ Those that several modules report are declared here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_cli.options.choices import values_of
 
@@ -109,11 +109,15 @@ declare(
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken invariant. `path`: the file or directory concerned. A warning only concerns readers of some histories."""
+    """A broken invariant. `path`: the file or directory concerned. A warning only concerns readers of some histories.
+
+    `hint`: what to do where no repair is needed; the message says it too.
+    """
 
     code: str
     path: str
     message: str
+    hint: str = field(default="", metadata={"shown": False})
 
     @property
     def invariant(self) -> Invariant:

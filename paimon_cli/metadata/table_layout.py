@@ -196,6 +196,16 @@ def partition_text(value: Any, t: DataType, default_name: str = DEFAULT_PARTITIO
     return default_name if is_java_blank(text) else text
 
 
+def takes_default_name(t: DataType) -> bool:
+    """Whether a value of this type can have the default name as its text."""
+    return t.nullable or isinstance(t, StringType)
+
+
+def has_legacy_text(t: DataType) -> bool:
+    """Whether the option `partition.legacy-name` changes the text of values of this type."""
+    return t.root == "DATE" or isinstance(t, (TimeType, TimestampType))
+
+
 _NUMBER = re.compile(r"((?<==)-[0-9]{1,18}|[0-9]{1,18})")
 
 

@@ -283,3 +283,23 @@ def test_rows_that_cannot_be_merged_are_found_and_mended_as_the_error_says(
     table.refresh()
     assert not table.verify(level="full").violations
     assert table.scan().to_arrow().column("v").to_pylist() == [2 * value]
+
+
+def test_files_in_a_directory_of_another_name_need_no_repair(run: Run, tmp_path: Path) -> None:
+    """Another engine's ALTER changed the name of null: the hint is to set it back, at each level."""
+    made = Table.create(str(tmp_path / "t"), columns=["k INT", "p INT"], partition_by="p")
+    made.write([{"k": 1, "p": None}, {"k": 2, "p": 2}])
+    schema = json.loads((tmp_path / "t" / "schema" / "schema-0").read_text())
+    schema |= {"id": 1, "options": schema["options"] | {"partition.default-name": "zz"}}
+    (tmp_path / "t" / "schema" / "schema-1").write_text(json.dumps(schema))
+    command = f"paimon-cli alter {tmp_path / 't'} set partition.default-name=__DEFAULT_PARTITION__"
+    for level in ("files", "full"):
+        out = run("verify", tmp_path / "t", "--level", level, code=4).out
+        assert f"hint: set the value with which it was written: {command}" in out
+        assert "paimon-cli repair" not in out
+    assert f"run: {command}" in run("repair", tmp_path / "t").out
+    run("repair", tmp_path / "t", "--apply", "--yes", code=4)
+    run(*command.split()[1:])
+    run("verify", tmp_path / "t", "--level", "full")
+    next(tmp_path.glob("t/p=2/**/data-*")).unlink()
+    assert "hint: paimon-cli repair" in run("verify", tmp_path / "t", "--level", "files", code=4).out

@@ -268,7 +268,7 @@ def test_every_file_of_a_commit_is_traced_with_what_it_is_for(tmp_path: Path) ->
         append=FileChanges(
             added=(data_file("a"), data_file("b")),
             changelog=(data_file("c"),),
-            added_indexes=(IndexFileMeta("HASH", "index-1", 4, 1), IndexFileMeta("OTHER", "index-2", 4, 1)),
+            added_indexes=(IndexFileMeta("HASH", "index-1", 4, 1), IndexFileMeta("DELETION_VECTORS", "index-2", 4, 1, ())),
         ),
     )
     (snapshot,) = append_traced(context, message, steps)
