@@ -268,7 +268,7 @@ def test_every_file_of_a_commit_is_traced_with_what_it_is_for(tmp_path: Path) ->
         append=FileChanges(
             added=(data_file("a"), data_file("b")),
             changelog=(data_file("c"),),
-            added_indexes=(IndexFileMeta("HASH", "index-1", 4, 1), IndexFileMeta("DELETION_VECTORS", "index-2", 4, 1, ())),
+            added_indexes=(IndexFileMeta("HASH", "index-1", 4, 1),),
         ),
     )
     (snapshot,) = append_traced(context, message, steps)
@@ -287,7 +287,7 @@ def test_every_file_of_a_commit_is_traced_with_what_it_is_for(tmp_path: Path) ->
         facts = {"file": meta.file_name, "bytes": meta.file_size, "added": added, "deleted": 0}
         assert traced[meta.file_name] == ("manifest", facts)
     index = str(snapshot.index_manifest)
-    assert traced[index] == ("index_manifest", {"file": index, "bytes": (folder / index).stat().st_size, "entries": 2})
+    assert traced[index] == ("index_manifest", {"file": index, "bytes": (folder / index).stat().st_size, "entries": 1})
     content = snapshot.to_json().encode()
     assert traced["snapshot-2"] == ("snapshot", {"file": "snapshot-2", "bytes": len(content), "outcome": "created"})
     assert traced["LATEST"] == ("hint", {"file": "LATEST", "snapshot": 2})

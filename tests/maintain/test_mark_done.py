@@ -56,7 +56,7 @@ def test_success_files_keep_their_first_time(context: TableContext) -> None:
 
 
 def test_odd_values_and_nulls_are_marked_in_their_directories(context: TableContext) -> None:
-    assert mark(context, {"p": "b/c=d é", "q": "2"}, {"p": "__DEFAULT_PARTITION__"}) == [
+    assert mark(context, {"p": "b/c=d é", "q": "2"}, {"p": None}) == [
         "p=__DEFAULT_PARTITION__/q=1",
         "p=__DEFAULT_PARTITION__/q=2",
         "p=b/c=d é/q=2",
