@@ -127,9 +127,9 @@ def _elsewhere(context: TableContext, names: Names, directory: str, other: str) 
     if past.mends[names]:
         command = f"paimon-cli alter {table} set {' '.join(settings)}"
         return FileElsewhere(why, f"set the value with which it was written: {command}", command)
-    given = " ".join(f"--option {setting}" for setting in settings)
+    flags = " ".join(f"--option {setting}" for setting in settings)
     hint = f"no value is right for all files: move those of {other} to {directory}, or read a snapshot before the change "
-    return FileElsewhere(why, f"{hint}with {given}")
+    return FileElsewhere(why, f"{hint}with {flags}")
 
 
 def _mends(context: TableContext, changed: Mapping[str, str]) -> bool:

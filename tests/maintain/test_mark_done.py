@@ -38,7 +38,7 @@ def marks(context: TableContext) -> dict[str, dict[str, int]]:
     return {str(path.parent.relative_to(root)): json.loads(path.read_text()) for path in root.rglob("_SUCCESS")}
 
 
-def mark(context: TableContext, *partitions: dict[str, str], actions: tuple[str, ...] = ()) -> list[str]:
+def mark(context: TableContext, *partitions: dict[str, str | None], actions: tuple[str, ...] = ()) -> list[str]:
     return [row.partition for row in mark_done(context, plan_marks(context, partitions, actions), actions)]
 
 

@@ -17,6 +17,7 @@ from paimon_cli.read.difference import row_changes
 from paimon_cli.read.key_history import key_history, key_predicate
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.requests.selections import WrittenText
 from paimon_cli.sql.predicate import parse_predicate
 from tests.jobs.test_rescale_job import rescale
 from tests.nightly import first
@@ -129,7 +130,8 @@ def test_null_keys_conflict_with_each_other(tmp_path: Path) -> None:
 def test_versions_of_a_null_key_are_shown(tmp_path: Path) -> None:
     context = _small_table(tmp_path)
     write(context, [{"a": None, "b": "x", "v": 2}])
-    for key in ({"a": "NULL", "b": "x"}, {"a": None, "b": "x"}):
+    written: dict[str, str | None] = {"a": WrittenText("NULL"), "b": "x"}
+    for key in (written, {"a": None, "b": "x"}):
         versions = key_history(context, key_predicate(context, key)).versions
         assert [version.values["v"] for version in versions if version.values] == [1, 2]
 
