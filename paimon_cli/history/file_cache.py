@@ -71,7 +71,7 @@ class BranchFiles:
 
 
 def _unheard(_: str) -> None:
-    """Where nobody listens."""
+    """Drops a warning, where no user sees any."""
 
 
 class FileCache:

@@ -10,7 +10,7 @@ from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.file_cache import BranchFiles, FileCache
-from paimon_cli.history.float_partitions import other_spelling
+from paimon_cli.history.float_partitions import FloatDirectories
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
@@ -378,11 +378,15 @@ class TableContext:
         """The path of a bucket relative to the table, such as 'k=v/bucket-0'."""
         return self.layout.bucket_directory(self.partition_path_of(partition), bucket).removeprefix(f"{self.layout.root}/")
 
+    @cached_property
+    def _float_directories(self) -> FloatDirectories | None:
+        return FloatDirectories(self) if any(t.root in FLOATING_ROOTS for t in self.partition_types) else None
+
     def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
         """The path of a data file. Raises `Refused` for one at a place outside of the table that the user does not allow."""
         if file.external_path is None:
-            if self._has_float_partitions:
-                self._expect_directory(partition)
+            if self._float_directories is not None:
+                self._float_directories.expect(partition)
             return self.data_file_path_of(partition, bucket, file.file_name)
         found = self._external(f"data file {file.file_name} of {self.url}", file.external_path)
         if found.rpartition("/")[2] != file.file_name:
@@ -433,32 +437,6 @@ class TableContext:
         if found is None:
             raise place_not_allowed(what, recorded)
         return found
-
-    @cached_property
-    def _has_float_partitions(self) -> bool:
-        return any(t.root in FLOATING_ROOTS for t in self.partition_types)
-
-    @cached_property
-    def _found_directories(self) -> set[bytes]:
-        return set()
-
-    def _expect_directory(self, partition: bytes) -> None:
-        """Raise `NotSupported` if a partition of FLOAT or DOUBLE has another directory than Java would give it.
-
-        Its files are not missing then: engines spell such numbers in different ways. Without any directory they are.
-        """
-        if partition in self._found_directories:
-            return
-        path, values = self.partition_path_of(partition), self.partition_values(partition)
-        if not self.storage.list_directory(f"{self.data_root}/{path}"):
-            naming = (self.options.partition_default_name, self.options.partition_legacy_name)
-            keys, types = self.schema.partition_keys, self.partition_types
-            other = other_spelling(self.storage, self.data_root, keys, types, values, *naming)
-            if other is not None:
-                why = f"there is {other}: engines spell FLOAT and DOUBLE in different ways, and Java not so"
-                hint = "read the table with the engine that wrote it, and copy its rows into one with partitions of STRING"
-                raise NotSupported(f"cannot find the directory of partition {path} of {self.address}", why, hint)
-        self._found_directories.add(partition)
 
     def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:
         """The path of a file in the table's own directory of a bucket, by its name."""

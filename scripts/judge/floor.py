@@ -136,19 +136,19 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
 
 
 def _binary_row(types: list[pa.DataType], values: Any) -> bytes:
-    """Paimon's binary row, after the number of its fields: eight bytes each, and behind them what does not fit."""
-    fields, rest, behind = bytearray(), bytearray(), 8 + 8 * len(types)
+    """Paimon's binary row, after the number of its fields: eight bytes each, and after them what does not fit."""
+    fields, rest, after = bytearray(), bytearray(), 8 + 8 * len(types)
     for of_type, value in zip(types, values, strict=True):
         if pa.types.is_string(of_type):
             text = value.encode()
             if len(text) <= INLINE_BYTES:
                 fields += text.ljust(INLINE_BYTES, b"\0") + bytes([0x80 | len(text)])
                 continue
-            fields += struct.pack("<II", len(text), behind + len(rest))
+            fields += struct.pack("<II", len(text), after + len(rest))
             rest += text.ljust(-len(text) // 8 * -8, b"\0")
         elif pa.types.is_timestamp(of_type):
             millis, micros = divmod(value, 1000)
-            fields += struct.pack("<II", micros * 1000, behind + len(rest))
+            fields += struct.pack("<II", micros * 1000, after + len(rest))
             rest += struct.pack("<q", millis)
         else:
             fields += struct.pack("<q", int(value.scaleb(of_type.scale)) if pa.types.is_decimal(of_type) else value)
