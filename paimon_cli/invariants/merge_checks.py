@@ -72,7 +72,7 @@ def versions_can_be_merged(version: Version, bucket_id: BucketId) -> Iterator[Vi
     except BadInput as problem:
         hint = f"; {problem.hint}" if problem.hint else ""
         what = f"neither a read nor a compaction can merge its rows: {problem.what}, {problem.why}{hint}"
-        yield Violation("PV070", version.bucket_directory(bucket_id), what)
+        yield Violation("PV070", version.bucket_directory(bucket_id), what, problem.hint)
 
 
 class OlderBelow(EngineAround):
