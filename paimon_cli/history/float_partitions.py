@@ -4,46 +4,47 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import unquote
 
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.table_layout import escape, partition_path, partition_text
-
-if TYPE_CHECKING:
-    from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.storage.storage import Storage
 
 
 class FloatDirectories:
-    """The directories of a table's partitions, some of whose columns are of FLOAT or DOUBLE."""
+    """The directories of a table's partitions, with columns of FLOAT or DOUBLE, below the `root` of its data files."""
 
-    def __init__(self, context: TableContext) -> None:
-        self._context = context
-        self._expected: set[bytes] = set()
+    def __init__(self, storage: Storage, root: str, schema: TableSchema, options: TableOptions) -> None:
+        self._storage = storage
+        self._root = root
+        self._names, self._types = schema.partition_keys, schema.types_of(schema.partition_keys)
+        self._naming = (options.partition_default_name, options.partition_legacy_name)
+        self._expected: set[str] = set()
 
-    def expect(self, partition: bytes) -> None:
+    def expect(self, path: str, values: Sequence[Any], address: str) -> None:
         """Raise `NotSupported` if a partition has a directory, but under another spelling of its numbers than Java's.
 
-        Its files are not missing then. Without any directory they are.
+        Its files are not missing then. Without any directory they are. `path` is Java's, `address` names the table in the error.
         """
-        if partition in self._expected:
+        if path in self._expected:
             return
-        path, root = self._context.partition_path_of(partition), self._context.data_root
-        if not self._context.storage.list_directory(f"{root}/{path}") and (other := self._other_spelling(partition)) is not None:
+        if not self._storage.list_directory(f"{self._root}/{path}") and (other := self._other_spelling(values)) is not None:
             why = f"there is {other}: engines spell FLOAT and DOUBLE in different ways, and Java not so"
             hint = "read the table with the engine that wrote it, and copy its rows into one with partitions of STRING"
-            raise NotSupported(f"cannot find the directory of partition {path} of {self._context.address}", why, hint)
-        self._expected.add(partition)
+            raise NotSupported(f"cannot find the directory of partition {path} of {address}", why, hint)
+        self._expected.add(path)
 
-    def _other_spelling(self, partition: bytes) -> str | None:
+    def _other_spelling(self, values: Sequence[Any]) -> str | None:
         """The path of a directory with the number of a partition in another spelling, where Java's leads to none."""
-        context = self._context
-        names, types, values = context.schema.partition_keys, context.partition_types, context.partition_values(partition)
-        naming = (context.options.partition_default_name, context.options.partition_legacy_name)
+        names, types, naming = self._names, self._types, self._naming
         for count, (name, t, value) in enumerate(zip(names, types, values, strict=True)):
             parent = partition_path(names[:count], types[:count], values[:count], *naming)
-            there = context.storage.list_directory(f"{context.data_root}/{parent}".rstrip("/"))
+            there = self._storage.list_directory(f"{self._root}/{parent}".rstrip("/"))
             held = [status.name for status in there if status.is_directory]
             prefix = f"{escape(name)}="
             if f"{prefix}{escape(partition_text(value, t, *naming))}" in held:

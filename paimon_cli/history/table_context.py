@@ -380,13 +380,15 @@ class TableContext:
 
     @cached_property
     def _float_directories(self) -> FloatDirectories | None:
-        return FloatDirectories(self) if any(t.root in FLOATING_ROOTS for t in self.partition_types) else None
+        if not any(t.root in FLOATING_ROOTS for t in self.partition_types):
+            return None
+        return FloatDirectories(self.storage, self.data_root, self.schema, self.options)
 
     def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
         """The path of a data file. Raises `Refused` for one at a place outside of the table that the user does not allow."""
         if file.external_path is None:
             if self._float_directories is not None:
-                self._float_directories.expect(partition)
+                self._float_directories.expect(self.partition_path_of(partition), self.partition_values(partition), self.address)
             return self.data_file_path_of(partition, bucket, file.file_name)
         found = self._external(f"data file {file.file_name} of {self.url}", file.external_path)
         if found.rpartition("/")[2] != file.file_name:
