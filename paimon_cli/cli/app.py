@@ -257,6 +257,14 @@ def _root(
         )
 
 
+def prepare_process() -> None:
+    """Set how this process uses memory and libraries, before it imports numpy and Arrow."""
+    keep_pandas_out()
+    for name, value in (SYSTEM_MEMORY, NO_ALGEBRA):
+        os.environ.setdefault(name, value)
+    share_arenas()
+
+
 def main() -> None:
     """Run the command and exit the process immediately; called by `paimon_cli.__main__`.
 
@@ -265,10 +273,7 @@ def main() -> None:
     """
     prepare_streams()
     end_as_interrupted()
-    keep_pandas_out()
-    for name, value in (SYSTEM_MEMORY, NO_ALGEBRA):
-        os.environ.setdefault(name, value)
-    share_arenas()
+    prepare_process()
     try:
         app()
     except SystemExit as end:

@@ -49,7 +49,7 @@ class ManifestReader:
     _contents: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[str, list[ManifestFileMeta]] = field(default_factory=dict, compare=False, repr=False)
     _indexes: dict[str, list[IndexManifestEntry]] = field(default_factory=dict, compare=False, repr=False)
-    _decoded: dict[tuple[tuple[str, int], ...], list[ManifestTable]] = field(default_factory=dict, compare=False, repr=False)
+    _decoded: dict[tuple[str, int], list[ManifestTable]] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ManifestReader, (self.storage, self.layout, self.threads)
@@ -185,18 +185,27 @@ class ManifestReader:
                 yield [some.result().columns() for some in waiting]
 
     def _decoded_group(self, group: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None) -> list[ManifestTable]:
-        """The entries of these manifests. If they are few and had to be decoded as objects, they are cached for the commit."""
+        """The entries of these manifests. Those of small ones are kept: the commit reads again what the plan has read."""
         from paimon_cli.metadata.manifest_table import decode_manifests
 
-        key = tuple((meta.file_name, meta.file_size) for meta in group)
-        known = self._decoded.get(key)
+        is_small = sum(meta.num_added_files + meta.num_deleted_files for meta in group) < PIECES.many_in_total
+        if all(_key(meta) in self._decoded for meta in group) or (partitions is None and (is_small or len(group) == 1)):
+            return [table for meta in group for table in self._decoded_alone(meta)]
+        return decode_manifests([self._named_content(meta) for meta in group], partitions)
+
+    def _decoded_alone(self, meta: ManifestFileMeta) -> list[ManifestTable]:
+        """The entries of a manifest, kept if they are few and had to be decoded as objects."""
+        from paimon_cli.metadata.manifest_table import decode_manifests
+
+        known = self._decoded.get(_key(meta))
         if known is not None:
             return known
-        tables = decode_manifests([self._named_content(meta) for meta in group], partitions)
-        few = sum(map(len, tables)) < PIECES.many_entries
-        if partitions is None and few and all(table.records.are_objects for table in tables):
-            self._decoded.clear()
-            self._decoded[key] = tables
+        tables = decode_manifests([self._named_content(meta)])
+        count = sum(map(len, tables))
+        if count < PIECES.many_entries and all(table.records.are_objects for table in tables):
+            if count + sum(len(table) for kept in list(self._decoded.values()) for table in kept) >= PIECES.many_entries:
+                self._decoded.clear()
+            self._decoded[_key(meta)] = tables
         return tables
 
     def compacted_files(self, snapshot: Snapshot) -> bool:
@@ -315,3 +324,7 @@ def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta
         groups[-1].append(meta)
         group_bytes += meta.file_size
     return groups
+
+
+def _key(meta: ManifestFileMeta) -> tuple[str, int]:
+    return meta.file_name, meta.file_size

@@ -1,11 +1,11 @@
-"""Full compaction of tables that Java Paimon wrote: ours as one process, Java's in one JVM that has compacted copies before.
+"""Full compaction of tables that Java Paimon wrote, by Java and by us, in processes that have compacted copies of them before.
 
     python -m scripts.judge.java_tables --jars FOLDER --tables 20 --rows 4000 --loads 4
 
-Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up of
-Java. Ours is the command, with the start of Python, from compiled modules as after an installation, and the processes that decode
-ORC. Both must leave the same rows. With `--floor` also the least that Python needs (`scripts.judge.floor`), and ours against it;
-what it leaves must be these rows, too.
+Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up.
+`ours` is such a process (`scripts.judge.warm_compaction`); `command` is a new one, with the start of Python, from modules that
+are compiled, as after an installation. Both count the processes that decode ORC. All must leave the same rows. With `--floor` also
+the least that Python needs (`scripts.judge.floor`), with its start, and the command against it; its rows must be these, too.
 
 `mb` counts a page of a file that two processes have mapped once, as the machine holds it: a process that decodes ORC has the same
 libraries as its parent. `mb_summed` is the sum of what each process has resident. They differ only with child processes.
@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from scripts.bench.measure import MACHINE
 from scripts.judge.peers import JavaPaimon, PaimonCli, memory_peak
@@ -70,33 +70,35 @@ def main() -> None:
     parser.add_argument("--floor", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="java-tables-") as folder:
-        places = {side: Path(folder, f"{side}.db") for side in ("warm", "java", "ours", "first", "floor")}
+        places = {side: Path(folder, f"{side}.db") for side in ("warm", "java", "copies", "ours", "command", "first", "floor")}
         names = [f"t{number}" for number in range(given.tables)]
         with closing(JavaPaimon(given.jars)) as writer:
             for number, name in enumerate(names):
                 writer.create(places["warm"] / name, _schema(number))
                 for load in range(given.loads):
                     writer.write(places["warm"] / name, _rows(given.rows, load), compact=False)
-        for side in ("java", "ours", "first", "floor"):
+        for side in ("java", "copies", "ours", "command", "first", "floor"):
             shutil.copytree(places["warm"], places[side])
         with closing(JavaPaimon(given.jars)) as java:  # another one: rows in JSON take more memory than a compaction
             for name in names:
                 java.compact(places["warm"] / name, full=True)
             seconds = [_of_java(java, places["java"] / name) for name in names]
             theirs = {"cpu": round(sum(seconds), 2), "tables": seconds, "mb": memory_peak(java.process_id) >> 20}
-            _use_of(_ours([places["first"] / names[0]]))
-            ours = _use_of(_ours([places["ours"] / name for name in names]))
+            _use_of(_command([places["first"] / names[0]]))
+            command = _use_of(_command([places["command"] / name for name in names]))
+            ours = _use_when_warm(places["copies"], places["ours"])
             floor = _use_of(["scripts.judge.floor", *(str(places["floor"] / name) for name in names)]) if given.floor else None
-            sides = ("ours", "floor") if given.floor else ("ours",)
+            sides = ("ours", "command", *(["floor"] if given.floor else []))
             differing = [name for name in names if _differ(java, places, name, sides)]
-    ratios = _ratios(ours, theirs)
+    ratios = {"ratios": _ratios(ours, theirs), "command_ratios": _ratios(command, theirs)}
     against_floor = (
-        {} if floor is None else {"floor": floor, "to_floor": _ratios(ours, floor), "floor_to_java": _ratios(floor, theirs)}
+        {} if floor is None else {"floor": floor, "to_floor": _ratios(command, floor), "floor_to_java": _ratios(floor, theirs)}
     )
     shown = {
         "java": theirs,
         "ours": ours,
-        "ratios": ratios,
+        "command": command,
+        **ratios,
         **against_floor,
         "differing": differing,
         "machine": MACHINE,
@@ -116,15 +118,23 @@ def _ratios(one: dict[str, Any], other: dict[str, Any]) -> dict[str, float]:
     return {"cpu": round(one["cpu"] / other["cpu"], 2), "memory": round(one["mb"] / other["mb"], 2)}
 
 
-def _ours(tables: Sequence[Path]) -> list[str]:
+def _command(tables: Sequence[Path]) -> list[str]:
     return ["paimon_cli", "compact", *map(str, tables), "--strategy", "full", "--engine", "local"]
 
 
-def _use_of(program: Sequence[str]) -> dict[str, Any]:
+def _use_when_warm(copies: Path, tables: Path) -> dict[str, Any]:
+    """The use of a process that compacts the copies and then the tables: all of its memory, and its CPU for the tables."""
+    with tempfile.TemporaryFile() as printed:
+        used = _use_of(["scripts.judge.warm_compaction", str(copies), str(tables)], printed)
+        printed.seek(0)
+        return {**used, "cpu": float(printed.read().splitlines()[-1])}
+
+
+def _use_of(program: Sequence[str], printed: IO[bytes] | int = subprocess.DEVNULL) -> dict[str, Any]:
     """Run a module with its arguments; its use of the processor and of memory, with its children. Compiled modules are kept."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", *program]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen(command, stdout=printed, env=environment)
     parent, looks, summed, once = str(process.pid), 0, 0, 0
     own: dict[str, int] = {}
     while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:

@@ -43,8 +43,7 @@ class JavaPaimon:
     @property
     def cpu_seconds(self) -> float:
         """The processor time of the JVM until now."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process_id)
 
     @property
     def process_id(self) -> str:
@@ -78,6 +77,12 @@ class JavaPaimon:
     def incremental(self, table: Path, after: int, to: int) -> list[Row]:
         """The changes between two snapshots, as a query of the audit log returns them."""
         return self._request("incremental", table, first=str(after), last=str(to))
+
+
+def cpu_seconds(process_id: str) -> float:
+    """The processor time of a process until now, without that of its children."""
+    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_peak(process_id: str) -> int:

@@ -204,8 +204,22 @@ def test_columns_come_in_the_order_of_their_manifests(tmp_path: Path, monkeypatc
     each = [[piece.entry(0).file.file_name for piece in pieces] for pieces in reader.tables_of_each(manifests)]
     assert each == [[name] for name in names] and list(reader.tables([])) == []
     storage.threads.clear()
-    list(reader.tables(manifests))
+    list(ManifestReader(storage, context.layout, threads).tables(manifests))
     assert (storage.threads == {threading.get_ident()}) == (threads == 1)
+
+
+def test_what_a_plan_has_read_is_not_read_again_by_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, storage = commits(tmp_path, 7), Counting()
+    reader = ManifestReader(storage, context.layout, threads=1)
+    manifests = reader.manifests_of(context.snapshots.get(7))
+    assert sum(map(len, reader.tables(manifests))) == 7
+    storage.threads.clear()
+    assert [len(table) for tables in reader.tables_of_each(manifests) for table in tables] == [1] * 7
+    assert not storage.threads
+    monkeypatch.setattr(PIECES, "many_entries", 5)
+    few = ManifestReader(storage, context.layout, threads=1)
+    list(few.tables(manifests))
+    assert sum(map(len, (table for tables in few._decoded.values() for table in tables))) < 5, "they are bounded"
 
 
 def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_path: Path) -> None:
