@@ -4,8 +4,8 @@
 
 Prints a JSON line: CPU seconds and the largest resident memory of both, without the writing of the tables and the warming up.
 `ours` is such a process (`scripts.judge.warm_compaction`); `command` is a new one, with the start of Python, from modules that
-are compiled, as after an installation. Both count the processes that decode ORC. All must leave the same rows. With `--floor` also
-the least that Python needs (`scripts.judge.floor`), with its start, and the command against it; its rows must be these, too.
+are compiled, as after an installation. Both count the processes that decode ORC. All must leave the same rows. With `--floor`
+also the least that Python needs (`scripts.judge.floor`), with its start, and the command against it; its rows must be these, too.
 
 `mb` counts a page of a file that two processes have mapped once, as the machine holds it: a process that decodes ORC has the same
 libraries as its parent. `mb_summed` is the sum of what each process has resident. They differ only with child processes.
