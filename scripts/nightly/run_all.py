@@ -74,53 +74,73 @@ EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night"
 SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
 """Tests of whole tables, which hold with pieces of any size."""
 PROGRAMS = (
-    Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
-    Program(
-        "properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 200_000, proof=1_020_000, cores=2, minutes=48
+    Program("simulate", "scripts.nightly.simulate", at_night=("--part-of-the-day", "24"), cores=2, minutes=15),
+    Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 20_000, proof=1_020_000, cores=2, minutes=10),
+    Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, proof=1_000_000, cores=2, minutes=16),
+    Program("kills-local", KILL, ("--store", "local"), "--kills", 250, proof=500, cores=2, minutes=4),
+    Program("kills-s3", KILL, ("--store", "s3"), "--kills", 100, proof=250, cores=2, minutes=4),
+    *(
+        Program(f"kills-{shape}", KILL, ("--shape", shape), "--kills", 25, proof=60, cores=2, minutes=2)
+        for shape in SHAPES
+        if shape != "merged"
     ),
-    Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, proof=1_000_000, cores=2, minutes=60),
-    Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
-    Program("kills-s3", KILL, ("--store", "s3"), "--kills", 250, cores=2, minutes=40),
-    *(Program(f"kills-{shape}", KILL, ("--shape", shape), "--kills", 60, cores=2) for shape in SHAPES if shape != "merged"),
-    Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 60, cores=2),
-    *(Program(f"kills-{name}", KILL, ("--store", name), "--kills", 120, cores=2) for name in ("azurite", "fake-gcs-server")),
-    Program("store-servers", "scripts.nightly.store_servers", (), "--rounds", 200, cores=2),
-    Program("shared-warehouse", "scripts.nightly.shared_warehouse", (), "--tables", 10_000, cores=1),
-    Program("kill-commands", "scripts.nightly.kill_commands", (), "--kills", 280, cores=1),
-    Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
-    Program("paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 40, least=20, cores=2),
-    Program("fuzz-files", "scripts.nightly.fuzz_files", (), "--files", 2_000_000, cores=2, minutes=45),
-    Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
+    Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 25, proof=60, cores=2, minutes=3),
+    *(
+        Program(f"kills-{name}", KILL, ("--store", name), "--kills", 50, proof=120, cores=2, minutes=3)
+        for name in ("azurite", "fake-gcs-server")
+    ),
+    Program("store-servers", "scripts.nightly.store_servers", (), "--rounds", 100, proof=200, cores=2, minutes=3),
+    Program("shared-warehouse", "scripts.nightly.shared_warehouse", (), "--tables", 2_000, proof=10_000, minutes=5),
+    Program("kill-commands", "scripts.nightly.kill_commands", (), "--kills", 112, proof=280, minutes=6),
+    Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 5_000, proof=20_000, cores=2, minutes=3),
+    Program(
+        "paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 20, least=20, proof=40, cores=2, minutes=4
+    ),
+    Program("fuzz-files", "scripts.nightly.fuzz_files", (), "--files", 300_000, proof=2_000_000, cores=2, minutes=6),
+    Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 20_000, proof=100_000, cores=2, minutes=6),
     Program(
         "mutations",
         "scripts.nightly.mutations",
         ("--jobs", "2"),
         size_option="--sample",
-        size=60,
+        size=20,
+        proof=60,
         at_night=("--rooms-of-the-day", "2"),
         cores=2,
-        minutes=60,
+        minutes=40,
     ),
-    Program("increments", "scripts.nightly.increments", ("--jobs", "2"), "--tables", 300, cores=2),
-    Program("clock-jumps", "scripts.nightly.clock_jumps", ("--jobs", "2"), "--tables", 300, cores=2),
-    Program("system-faults", "scripts.nightly.system_faults", (), "--faults", 1000, minutes=45),
-    Program("manifest-bombs", "scripts.nightly.manifest_bombs"),
-    Program("false-fields", "scripts.nightly.false_fields", (), "--cases", 20_000, least=200, minutes=60),
-    Program("soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 600, cores=2),
+    Program("increments", "scripts.nightly.increments", ("--jobs", "2"), "--tables", 90, proof=300, cores=2, minutes=4),
+    Program("clock-jumps", "scripts.nightly.clock_jumps", ("--jobs", "2"), "--tables", 90, proof=300, cores=2, minutes=5),
+    Program("system-faults", "scripts.nightly.system_faults", (), "--faults", 300, proof=1000, minutes=8),
+    Program("manifest-bombs", "scripts.nightly.manifest_bombs", minutes=10),
+    Program("false-fields", "scripts.nightly.false_fields", (), "--cases", 5_000, least=200, proof=20_000, minutes=8),
+    Program(
+        "soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 180, proof=600, cores=2, minutes=5
+    ),
     *(
-        Program(f"spark-steps-{where}", "scripts.nightly.spark_steps", ("--where", where), "--steps", 300, cores=2, minutes=45)
+        Program(
+            f"spark-steps-{where}",
+            "scripts.nightly.spark_steps",
+            ("--where", where),
+            "--steps",
+            60,
+            proof=300,
+            cores=2,
+            minutes=5,
+        )
         for where in ("embedded", "cluster", "connect")
     ),
-    Program("report-screens", "scripts.nightly.report_screens"),
-    Program("licences", "scripts.licences"),
-    Program("audit", "scripts.nightly.audit"),
-    Program("pytest", "pytest", TESTS, cores=2, minutes=75),
-    Program("examples", "pytest", EXAMPLES, cores=2, minutes=45),
+    Program("report-screens", "scripts.nightly.report_screens", minutes=1),
+    Program("licences", "scripts.licences", minutes=1),
+    Program("audit", "scripts.nightly.audit", minutes=1),
+    Program("pytest", "pytest", TESTS, cores=2, minutes=25),
+    Program("examples", "pytest", EXAMPLES, cores=2, minutes=15),
     *(
-        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2)
+        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=5)
         for pieces in (1, 2, 3, 7)
     ),
 )
+"""The sizes of a night take half of the budget on two cores of an Intel Xeon (family 6, model 207), so that a slower machine fits."""
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
     python -m scripts.nightly.simulate --schedules 1000000 --jobs 2
     python -m scripts.nightly.simulate --schedules 2000 --only random
+    python -m scripts.nightly.simulate --part-of-the-day 24                 # each 24th search, others each day
     python -m scripts.nightly.simulate --only "one interruption" --at-most 20000 --results build/stores.jsonl
 
 Prints a JSON line per measure and adds it to build/simulate.jsonl; prints progress on stderr, and a line to replay each schedule
@@ -23,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
@@ -145,6 +147,11 @@ def _complete() -> Iterator[Task]:
         yield Task("simulation: planted bugs", mutation.name)
     for name in ON_STORES:
         yield Task("object stores: one interruption", name, switches=1)
+
+
+def part_of(day: int, parts: int, chosen: Sequence[Task]) -> list[Task]:
+    """Each of so many days has other searches, and all of them together every one."""
+    return [*chosen[day % parts :: parts]]
 
 
 def carry_out(task: Task) -> Done:
@@ -285,6 +292,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="measures whose name contains this word")
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario; repeatable")
+    parser.add_argument("--part-of-the-day", type=int, metavar="N", help="only each N-th search, chosen by the date")
     parser.add_argument("--at-most", type=int, metavar="N", help="cut each complete search after N schedules")
     parser.add_argument("--results", type=Path, metavar="FILE", help="add each search that ends; leave out those complete there")
     arguments = parser.parse_args()
@@ -294,6 +302,8 @@ def main() -> int:
         parser.error(f"no search chosen by the other options is called {', '.join(sorted(unknown))}")
     if arguments.scenario:
         chosen = [task for task in chosen if task.scenario in arguments.scenario]
+    if arguments.part_of_the_day:
+        chosen = part_of(datetime.now(timezone.utc).toordinal(), arguments.part_of_the_day, chosen)
     chosen = [replace(task, at_most=arguments.at_most, results=arguments.results) for task in chosen]
     if arguments.results:
         chosen = without_finished(chosen, arguments.results)
