@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from paimon_cli.processor import fast_sort
+from paimon_cli.processor import fast_sort, set_for_this_process
 
 INTERRUPTED, NOT_SUPPORTED = 130, 8
 
@@ -17,7 +17,7 @@ def main() -> None:
         print(f"error: {ON_WINDOWS}", file=sys.stderr, flush=True)
         sys.exit(NOT_SUPPORTED)
     try:
-        os.environ.update(fast_sort(os.environ))
+        set_for_this_process(fast_sort(os.environ))
         from paimon_cli.cli.app import main as run
 
         run()

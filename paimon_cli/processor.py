@@ -10,6 +10,7 @@ which the Python workers of a Spark that a command has started decide for themse
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import re
 from collections.abc import Mapping
@@ -26,6 +27,21 @@ _NAMES = (((2, 4), "X86_V4", "X86_V3"), ((2, 0), "AVX512F", "AVX2"))
 """What the feature is called since which version of numpy, newest first, and AVX2. A name that a version does not know has no
 effect.
 """
+
+
+_set_here: set[str] = set()
+
+
+def set_for_this_process(variables: Mapping[str, str]) -> None:
+    """Set variables that the user has not set. Programs of the user do not get them (`jobs.process.environment_of_the_user`)."""
+    for name, value in variables.items():
+        if name not in os.environ:
+            os.environ[name] = value
+            _set_here.add(name)
+
+
+def was_set_here(name: str) -> bool:
+    return name in _set_here
 
 
 def fast_sort(environment: Mapping[str, str], cpu_info: Path = CPU_INFO) -> dict[str, str]:

@@ -23,6 +23,7 @@ from paimon_cli.cli.terminal import COMPLETION_VARIABLE, discard_stdout, flush_s
 from paimon_cli.errors import PaimonError, UsageError, as_paimon_error
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out, share_arenas
 from paimon_cli.options.option_text import json_text
+from paimon_cli.processor import set_for_this_process
 from paimon_cli.storage.redaction import hiding_secrets_of_command, redact, redacted
 
 JSON_FLAG = "--json"
@@ -260,8 +261,7 @@ def _root(
 def prepare_process() -> None:
     """Set how this process uses memory and libraries, before it imports numpy and Arrow."""
     keep_pandas_out()
-    for name, value in (SYSTEM_MEMORY, NO_ALGEBRA):
-        os.environ.setdefault(name, value)
+    set_for_this_process(dict((SYSTEM_MEMORY, NO_ALGEBRA)))
     share_arenas()
 
 

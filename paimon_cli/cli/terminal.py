@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.cli.output import OutputFormat
 from paimon_cli.cli.results import Verbosity, on_stderr, rfc3339, verbosity
 from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.process import environment_of_the_user
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.injected import Clock, NoTrace, Step, StepTrace, SystemClock, Trace
-from paimon_cli.storage.redaction import environment_without_secrets, redacted
+from paimon_cli.storage.redaction import redacted
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -120,7 +121,7 @@ def paged(lines: int) -> Iterator[None]:
         return
     import subprocess
 
-    terminal, environment = sys.stdout, {"LESS": PAGER_OPTIONS, **environment_without_secrets()}
+    terminal, environment = sys.stdout, {"LESS": PAGER_OPTIONS, **environment_of_the_user()}
     terminal.flush()
     process = subprocess.Popen(pager, shell=True, stdin=subprocess.PIPE, env=environment)
     assert process.stdin is not None

@@ -17,6 +17,9 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
+from paimon_cli.processor import was_set_here
+from paimon_cli.storage.redaction import environment_without_secrets
+
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 """PySpark sets this variable for a Connect session and never removes it; while it is set, no classic session can start."""
 
@@ -41,6 +44,11 @@ def share_arenas() -> None:
 
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
+
+
+def environment_of_the_user() -> dict[str, str]:
+    """The environment for a program of the user: without secrets, and without what this process has set for itself."""
+    return {name: value for name, value in environment_without_secrets().items() if not was_set_here(name)}
 
 
 def end_as_interrupted() -> None:

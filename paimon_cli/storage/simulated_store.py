@@ -27,6 +27,7 @@ class RequestKind:
     LIST = "list"
     LIST_BELOW = "list below"
     DELETE = "delete"
+    COPY = "copy"
 
 
 class Status:
@@ -43,12 +44,16 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class StoreRequest(NamedTuple):
-    """A request for the object or directory at a URL. `data`: of a put. `after`: a page of a listing begins after this name."""
+    """A request for the object or directory at a URL.
+
+    `data`: of a put. `after`: a page of a listing begins after this name. `source`: what is copied to the URL.
+    """
 
     kind: str
     url: str
     data: bytes = b""
     after: str = ""
+    source: str = ""
 
 
 class Entry(NamedTuple):
@@ -127,6 +132,9 @@ class SimulatedClient:
     def put(self, key: str, data: bytes, *, mode: str = "overwrite", use_multipart: bool = False) -> None:
         self._asked(RequestKind.CREATE if mode == "create" else RequestKind.PUT, key, bytes(data))
 
+    def copy(self, source: str, key: str, *, overwrite: bool) -> None:
+        self._asked(RequestKind.COPY, key, source=f"{self._bucket}/{source}")
+
     def delete(self, keys: str | Sequence[str]) -> None:
         for key in [keys] if isinstance(keys, str) else keys:
             self._asked(RequestKind.DELETE, key)
@@ -151,10 +159,10 @@ class SimulatedClient:
             yield entries
             after = entries[-1].name if entries else after
 
-    def _asked(self, kind: str, key: str, data: bytes = b"", after: str = "") -> Any:
+    def _asked(self, kind: str, key: str, data: bytes = b"", after: str = "", source: str = "") -> Any:
         url = f"{self._bucket}/{key}"
         try:
-            return self._serve(StoreRequest(kind, url, data, after))
+            return self._serve(StoreRequest(kind, url, data, after, source))
         except RequestFailed as failed:
             raise failed.error(url) from None
 

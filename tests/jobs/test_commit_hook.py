@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from paimon_cli import Table
+from paimon_cli import Table, processor
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.service.commit_hook import (
     MOST_EVENT_BYTES,
@@ -130,6 +131,12 @@ def test_a_command_gets_the_event_on_standard_input_without_shell_and_secrets(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "swordfish")
     monkeypatch.setenv("HARMLESS", "yes")
+    monkeypatch.setattr(processor, "_set_here", set())
+    monkeypatch.setenv("OURS", "given by the user")
+    monkeypatch.setenv("ONLY_OURS", "")
+    monkeypatch.delenv("ONLY_OURS")
+    processor.set_for_this_process({"OURS": "a default", "ONLY_OURS": "1"})
+    assert os.environ["OURS"] == "given by the user" and os.environ["ONLY_OURS"] == "1"
     out = tmp_path / "out"
     program = script(
         tmp_path, f"json.dump([json.load(sys.stdin), sys.argv[1:], dict(os.environ)], open({str(out)!r}, 'w')); print('noise')"
@@ -139,6 +146,7 @@ def test_a_command_gets_the_event_on_standard_input_without_shell_and_secrets(
     event, arguments, environment = json.loads(out.read_text())
     assert event == EVENT and arguments == [f"$(touch {tmp_path}/pwned)", ";", "a b"]
     assert "AWS_SECRET_ACCESS_KEY" not in environment and environment["HARMLESS"] == "yes"
+    assert "ONLY_OURS" not in environment and environment["OURS"] == "given by the user"
     assert not (tmp_path / "pwned").exists()
 
 

@@ -68,3 +68,17 @@ def test_schedules_that_end_differently_the_second_time_are_reported(monkeypatch
     monkeypatch.setattr(simulate, "each", lambda *arguments: iter([done(task, complete=False)]))
     _, _, odd = simulate.collect([task], 1, lambda measure: None)
     assert len(odd) == 1
+
+
+def test_the_parts_of_some_days_are_all_searches() -> None:
+    chosen = [Task(SEARCH.measure, str(number)) for number in range(10)]
+    parts = [simulate.part_of(day, 3, chosen) for day in range(100, 103)]
+    assert sorted(map(len, parts)) == [3, 3, 4]
+    assert sorted(int(task.scenario) for part in parts for task in part) == [*range(10)]
+
+
+def test_searches_of_a_day_may_be_cut(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(simulate, "RESULTS", tmp_path / "measures.jsonl")
+    monkeypatch.setattr(simulate, "OF_A_DAY", 5)
+    assert run(monkeypatch, "--part-of-the-day", "1", "--results", str(tmp_path / "results")) == 0
+    assert not read(tmp_path / "results")[0]["complete"], "it is told, and searched again"

@@ -29,11 +29,12 @@ from paimon_cli import __version__
 from paimon_cli.errors import UsageError, importing
 from paimon_cli.history.points_in_time import time_text
 from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.process import environment_of_the_user
 from paimon_cli.jobs.service.table_round import ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.options.option_text import counted, json_text
 from paimon_cli.storage.injected import Clock
-from paimon_cli.storage.redaction import environment_without_secrets, redacted
+from paimon_cli.storage.redaction import redacted
 from paimon_cli.storage.web_address import WebAddress
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class CommandHook(HookTarget):
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment_without_secrets(),
+            env=environment_of_the_user(),
             start_new_session=True,  # so that Ctrl-C is for the service, and the time limit for all that it starts
         )
 

@@ -25,7 +25,7 @@ from paimon_cli.lab.simulation.schedule import (
 )
 from paimon_cli.lab.simulation.script import ScriptNode, StorageCall, scripts_of
 from paimon_cli.lab.simulation.sim_lock import LOCK, LOOK_AT_LOCK, STATEMENTS, SimulatedLockRow
-from paimon_cli.lab.simulation.sim_storage import CHANGE_CALLS, LISTING_CALLS, NO_ANSWER, TWO_OF_A_NAME, SimDisk
+from paimon_cli.lab.simulation.sim_storage import CHANGE_CALLS, LISTING_CALLS, MISSING, NO_ANSWER, TWO_OF_A_NAME, SimDisk
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
 from paimon_cli.storage.storage import PutOutcome
 
@@ -179,6 +179,8 @@ class Role:
             return False
         if operation in LISTING_CALLS:
             return True
+        if operation == "copy_object":  # the copy is new, but its source may vanish
+            return scenario.files_vanish
         return None if scenario.files_vanish or operation in CHANGE_CALLS else False
 
     def _answer(self, call: StorageCall, fault: str) -> Any:
@@ -211,13 +213,21 @@ class Role:
                 return False
         elif is_there and operation == "put_if_absent":
             return PutOutcome.EXISTS
-        elif is_there and operation == "write_new":
+        elif operation == "copy_object" and arguments[0] not in self.disk.files:
+            return MISSING
+        elif is_there and operation in ("write_new", "copy_object") and not self._is_again(call):
             return TWO_OF_A_NAME
         else:
-            self.disk.put(path, arguments[0])
+            self.disk.put(path, self.disk.files[arguments[0]] if operation == "copy_object" else arguments[0])
             self.disk.makers[path] = self.number
         self.oracle.changed(self.number, path)
         return PutOutcome.CREATED if operation == "put_if_absent" else True
+
+    def _is_again(self, call: StorageCall) -> bool:
+        """Whether the actor has made this very file: after a copy whose answer was lost, it writes the bytes itself."""
+        files, (given,) = self.disk.files, call.arguments
+        content = files[given] if call.operation == "copy_object" else given
+        return self.disk.makers.get(call.path) == self.number and bool(files[call.path] == content)
 
 
 @functools.cache

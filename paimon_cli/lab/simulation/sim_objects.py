@@ -67,9 +67,11 @@ def _call(request: StoreRequest, replaced: tuple[str, ...]) -> StorageCall:
 
     Only hints, records of commits, and snapshots that a lock protects, replace objects; all other puts are of new files.
     """
-    kind, url, data, after = request
+    kind, url, data, after, source = request
     if kind == simulated_store.RequestKind.PUT:
         return StorageCall("overwrite" if url.startswith(replaced) else "write_new", url, (data,))
+    if kind == simulated_store.RequestKind.COPY:
+        return StorageCall("copy_object", url, (source,))
     operation = _OPERATIONS[kind]
     arguments = (after, PAGE) if operation in _PAGES else (data,) if kind == simulated_store.RequestKind.CREATE else ()
     return StorageCall(operation, url, arguments)

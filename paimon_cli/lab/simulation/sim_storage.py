@@ -18,7 +18,7 @@ YOUNG = 1 << 47
 
 READ_CALLS = frozenset({"read_bytes", "open_input", "file_size"})
 LISTING_CALLS = frozenset({"list_directory", "list_below", "list_page", "list_page_below"})
-CHANGE_CALLS = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
+CHANGE_CALLS = frozenset({"write_new", "copy_object", "put_if_absent", "overwrite", "delete"})
 MISSING, NO_ANSWER, TWO_OF_A_NAME = "missing", "no answer", "two files of one name"
 """Answers instead of a result: the file does not exist; an outage; a second file of the same name, which no job may write. The
 letters of faults (`schedule`) are such answers too.
