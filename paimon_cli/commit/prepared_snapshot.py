@@ -324,17 +324,20 @@ def _latest_watermark(given: int | None, latest: Snapshot | None) -> int | None:
     return max(watermarks, default=None)
 
 
-def _index_manifest(
-    context: TableContext, latest: Snapshot | None, changes: SnapshotChanges, writer: MetadataWriter
-) -> str | None:
-    """The name of a new index manifest if the commit changes index files, otherwise of the one of the latest snapshot.
-
-    Raises `NotSupported` for a change of files in a table with a global index, which refers to rows by ids and values.
-    """
-    if latest is not None and context.mode.tracks_rows and (changes.entries or changes.new_indexes or changes.deleted_indexes):
+def check_global_indexes(context: TableContext, latest: Snapshot | None) -> None:
+    """Raise `NotSupported` for a change of files in a table with a global index, which refers to rows by ids and values."""
+    if latest is not None and context.mode.tracks_rows:
         for entry in context.manifests.index_entries(latest):
             if entry.index_file.only_finds_rows:
                 raise index_not_kept(entry)
+
+
+def _index_manifest(
+    context: TableContext, latest: Snapshot | None, changes: SnapshotChanges, writer: MetadataWriter
+) -> str | None:
+    """The name of a new index manifest if the commit changes index files, otherwise of the one of the latest snapshot."""
+    if changes.entries or changes.new_indexes or changes.deleted_indexes:
+        check_global_indexes(context, latest)
     if not (changes.new_indexes or changes.deleted_indexes):
         return latest.index_manifest if latest else None
     previous = context.manifests.index_entries(latest) if latest else []

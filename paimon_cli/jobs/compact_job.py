@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.commit_messages import CommitKind
+from paimon_cli.commit.prepared_snapshot import check_global_indexes
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, PostponedRows, RegroupedPartition, SkippedBucket
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, PartialSuccess, Refused, SnapshotExpired, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -151,7 +152,9 @@ class _Compaction:
         return plan
 
     def _begin(self, works: Sequence[CompactionTask | PostponedRows | RegroupedPartition]) -> None:
-        """Note what a stage is about to read."""
+        """Note what a stage is about to read. Raises `NotSupported` if the commit could not keep a global index."""
+        if works and self.context.mode.tracks_rows:
+            check_global_indexes(self.context, self.context.snapshots.latest())
         self.begun = {work.bucket_id: work.read_size for work in works}
 
     def regroup_partitions(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
