@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
-from paimon_cli.commit.commit_records import records_of
+from paimon_cli.commit.commit_records import CommitRecord, records_of
 from paimon_cli.errors import BeingDropped
 from paimon_cli.lab.simulation.json_files import BucketRows
 from paimon_cli.lab.simulation.publication import Publication, TableEnd, new_reader, table_end, wrong_rows
@@ -268,12 +268,19 @@ class Oracle:
         versions = (self._layout.snapshot_directory, self._layout.tag_directory)
         named = frozenset[str]().union(*self.memory.names.values(), *self._tags.values())
         made = [path for path in self._disk.makers if path in self._disk.files]
-        # A complete record stays, and an open one beside it, of a twin or a failed put; others must not be left.
+        # A complete record stays, and an open one beside it, of a twin or a failed put, or of a commit whose second file could
+        # not be written; others must not be left.
         records = records_of(made)
         complete = {(r.digest, r.identifier) for r in records if r.snapshot in self.memory.published}
-        done = [record for record in records if (record.digest, record.identifier) in complete]
+        done = [r for r in records if (r.digest, r.identifier) in complete or self._could_not_complete(r)]
         recorded = {path for record in done for path in record.paths(self._layout)}
         return [path for path in made if path not in named | recorded and path.rpartition("/")[0] not in versions]
+
+    def _could_not_complete(self, record: CommitRecord) -> bool:
+        """Whether the commit of an open record was published by an actor that met a fault."""
+        made = [p.snapshot for p in self.memory.published.values() if record.is_of(announced_user(p.snapshot))]
+        is_published = any(snapshot.commit_identifier == record.identifier for snapshot in made)
+        return is_published and self._disk.makers[record.paths(self._layout)[0]] in self._met_faults
 
     def _wrong_after_drop(self) -> Iterator[str]:
         """What is wrong with a table of which a drop has begun."""
