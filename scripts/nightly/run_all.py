@@ -69,6 +69,8 @@ class Program:
 
 KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_if_absent", "scripts.nightly.pairs_of_faults"
 TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
+SEARCHES = tuple(f"--ignore=tests/{path}" for path in ("simulation", "properties/test_engines.py"))
+"""Half of the time of the nightly tests, and what the programs `simulate` and `properties` do, too."""
 EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night", "--timeout", "3600")
 """The property tests with random examples. A failure is printed with the blob that reproduces it."""
 SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
@@ -122,7 +124,7 @@ PROGRAMS = (
     Program("report-screens", "scripts.nightly.report_screens", minutes=1),
     Program("licences", "scripts.licences", minutes=1),
     Program("audit", "scripts.nightly.audit", minutes=1),
-    Program("pytest", "pytest", TESTS, cores=2, minutes=25),
+    Program("pytest", "pytest", TESTS, at_night=SEARCHES, cores=2, minutes=25),
     Program("examples", "pytest", EXAMPLES, cores=2, minutes=15),
     *(
         Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=5)
