@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,25 @@ def test_what_has_passed_is_not_run_again(commit: list[str], capsys: pytest.Capt
 def test_a_proof_has_its_own_sizes_and_no_limit_of_time() -> None:
     program = run_all.for_a_proof(Program("model", "m", size_option="--steps", size=5, proof=100, minutes=1))
     assert program.command(1.0)[-2:] == ["--steps", "100"] and program.minutes == float("inf")
+
+
+def test_each_night_is_another_one_and_can_be_repeated(commit: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in run_all.PROGRAMS:
+        source = run_all.ROOT / f"{program.module.replace('.', '/')}.py"
+        takes_seeds = source.exists() and '"--seed"' in source.read_text()
+        assert ("--seed" in replace(program, seed=7).command(1.0)) == takes_seeds, program.name
+        assert "--seed" not in run_all.for_a_proof(program).command(1.0)
+    begun: list[Program] = []
+
+    def run(programs: list[Program], *_: object) -> list[run_all.Started]:
+        begun.extend(programs)
+        return []
+
+    monkeypatch.setattr(run_all, "run", run)
+    monkeypatch.setattr(run_all, "RESULTS", run_all.ROOT / "build" / "none.json")
+    monkeypatch.setattr(sys, "argv", ["run_all", "--only", "model", "--seed", "12"])
+    run_all.main()
+    assert [program.command(1.0)[-2:] for program in begun] == [["--seed", "12"]]
 
 
 def test_a_program_that_takes_too_long_is_ended_and_the_others_go_on(commit: list[str]) -> None:

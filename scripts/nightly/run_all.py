@@ -4,6 +4,9 @@
     python -m scripts.nightly.run_all --proof                    # some of it larger; goes on where it was interrupted
     python -m scripts.nightly.run_all --only pairs --only kills  # those whose name contains one of the words
     python -m scripts.nightly.run_all --scale 0.01               # a rehearsal
+    python -m scripts.nightly.run_all --seed 739585              # the night of that day once more
+
+Each night is another one: random programs get the number of the day as their seed, so that nights add up to a proof.
 
 Each JSON object with a `measure` that a program prints is added to build/reliability.json as a line; its other output goes to
 build/nightly/NAME.log. Each program has a share of the time: one that takes longer is ended, and the others go on. At the end, a
@@ -22,6 +25,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +49,7 @@ class Program:
     `size`: the value of its option `size_option`, which `--scale` reduces, but not below `least`, with which the program still
     finds what it looks for; `proof`: its size for a proof, if that is another. `cores`: the number of cores that it keeps busy.
     `minutes`: its share of the time, in proportion to those of the others. `at_night`: further arguments, but not for a proof.
+    `seed`: of the night, for programs that are random.
     """
 
     name: str
@@ -57,16 +62,26 @@ class Program:
     cores: int = 1
     minutes: float = 30
     at_night: tuple[str, ...] = ()
+    seed: int | None = None
 
     def command(self, scale: float) -> list[str]:
         sized = [self.size_option, str(max(self.least, round(self.size * scale)))] if self.size_option else []
-        return [sys.executable, "-m", self.module, *self.arguments, *self.at_night, *sized]
+        seeded = ["--seed", str(self.seed)] if self.seed is not None and self.module in RANDOM else []
+        return [sys.executable, "-m", self.module, *self.arguments, *self.at_night, *sized, *seeded]
 
     @property
     def is_there(self) -> bool:
         return not self.module.startswith("scripts.") or (ROOT / f"{self.module.replace('.', '/')}.py").exists()
 
 
+RANDOM = frozenset(
+    f"scripts.nightly.{name}"
+    for name in (
+        *("clock_jumps", "false_fields", "fuzz_files", "increments", "kill_commands", "kill_processes", "model", "mutations"),
+        *("pairs_of_faults", "properties", "shared_warehouse", "simulate", "spark_steps", "system_faults"),
+    )
+)
+"""The modules with the option `--seed`."""
 KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_if_absent", "scripts.nightly.pairs_of_faults"
 TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
 SEARCHES = tuple(f"--ignore=tests/{path}" for path in ("simulation", "properties/test_engines.py"))
@@ -308,6 +323,7 @@ def main() -> int:
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--minutes", type=float, default=180, help="the time of all programs together")
     parser.add_argument("--scale", type=float, default=1.0, help="scale the size of each program that has one")
+    parser.add_argument("--seed", type=int, default=date.today().toordinal(), help="of a night; by default the number of the day")
     parser.add_argument("--proof", action="store_true", help="no limit of time; leave out what has passed at this commit")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that what it has started ends, too
@@ -318,7 +334,8 @@ def main() -> int:
         ended = prove(there, arguments.cores)
         chosen = [program for program in chosen if program.name not in done]
     else:
-        ended = run(there, arguments.cores, arguments.minutes, arguments.scale)
+        tonight = [replace(program, seed=arguments.seed) for program in there]
+        ended = run(tonight, arguments.cores, arguments.minutes, arguments.scale)
     minutes = (time.monotonic() - begun) / 60
     print(f"\n{table(chosen, ended)}\n\n{minutes:.1f} minutes; lines added to {RESULTS.relative_to(ROOT)}")
     return int(len(ended) < len(chosen) or any(started.result not in ("ok", "cannot run here") for started in ended))
