@@ -231,7 +231,7 @@ def twice(seed: int, count: int) -> Result:
 def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) -> tuple[list[Measure], list[str], list[str]]:
     """The measures in the order of the tasks, lines to replay what went wrong, and tasks that did not end as they should."""
     measures: dict[str, Measure] = {}
-    digests: dict[str, set[int]] = {}
+    digests: dict[str, dict[str, set[int]]] = {}
     wrong: list[str] = []
     odd: list[str] = []
     begun = last = time.monotonic()
@@ -254,8 +254,9 @@ def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) 
         if task.scenario not in measure.scenarios:
             measure.scenarios.append(task.scenario)
         if done.digests:
-            digests.setdefault(task.scenario, set()).update(done.digests)
-            measure.distinct = sum(map(len, digests.values()))
+            of_measure = digests.setdefault(task.measure, {})
+            of_measure.setdefault(task.scenario, set()).update(done.digests)
+            measure.distinct = sum(map(len, of_measure.values()))
         wrong += map(str, result.findings)
         print(f"{task.measure}: {task.scenario}: {_summary(done)}; {_so_far(measure)}", file=sys.stderr, flush=True)
         if not result.complete and not result.findings:
