@@ -74,10 +74,10 @@ docs: $(STAMP) ## Build the documentation into build/site; a warning is an error
 man: $(STAMP) ## Write a manual page for each command into man/: `man -M man paimon-cli-compact`
 	@$(BIN)/python -m scripts.build_man
 
-nightly: $(STAMP) ## Run every proof at full size (up to 3 hours; best with LOCKED=1), figures into build/reliability.json
+nightly: $(STAMP) ## Run every proof for a night (up to 3 hours; best with LOCKED=1), each night another one; figures into build/reliability.json
 	@$(BIN)/python -m scripts.nightly.run_all
 
-proof: $(STAMP) ## Run every proof without a limit of time; goes on where it was interrupted, as long as the commit is the same
+proof: $(STAMP) ## Run every proof at full size, without a limit of time; goes on where it was interrupted, as long as the commit is the same
 	@$(BIN)/python -m scripts.nightly.run_all --proof
 
 bench: $(STAMP) ## Measure against floors, side by side; figures into build/bench.json
