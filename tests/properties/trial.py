@@ -21,7 +21,7 @@ from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, rollback_target
-from paimon_cli.metadata.data_file import EntryKind
+from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE
 from paimon_cli.read.scan_plan import plan_scan
@@ -140,10 +140,16 @@ class Trial:
 
     def waiting_files(self) -> frozenset[str]:
         """Postponed files, and those of level 0 where plain reads skip it."""
+        return frozenset(entry.file.file_name for entry in self._live() if entry.is_postponed) | self._hidden_files().keys()
+
+    def _hidden_files(self) -> dict[str, int]:
+        """The files of level 0 that plain reads skip, and how many rows they have."""
+        hidden = self._live() if self.context.mode.hides_level_0 else []
+        return {e.file.file_name: e.file.row_count for e in hidden if e.file.level == 0 and not e.is_postponed}
+
+    def _live(self) -> list[ManifestEntry]:
         snapshot = self.context.snapshots.latest()
-        live = self.context.manifests.live_entries(snapshot) if snapshot else []
-        hides = self.context.mode.hides_level_0
-        return frozenset(e.file.file_name for e in live if e.is_postponed or (hides and e.file.level == 0))
+        return self.context.manifests.live_entries(snapshot) if snapshot else []
 
     def visible(self) -> list[Row] | None:
         """The rows that plain reads show; None where some files of a commit wait, and others do not."""
@@ -196,11 +202,22 @@ class Trial:
             return self.look_back(buckets)
         self.steps.append(f"rescale({buckets})")
         table = TableContext(TablePlace(self.context.url, self.context.url), self.context.storage)
+        hidden = self._hidden_files()
         run_rescale(table, plan_rescale(self.context, RescaleOptions(buckets)), LocalEngine(), NoProgress())
         self.context = replace(TableContext.open(self.context.url, storage=self.context.storage), read_threads=1)
         self.compacted = None
+        self._follow(hidden)
         self.committed([])
         self.marks = {}
+
+    def _follow(self, hidden: dict[str, int]) -> None:
+        """Rows that waited before a rescale wait in other files, unless their runs were due to be merged on the way."""
+        waiting = self._hidden_files()
+        moved = waiting.keys() - hidden.keys()
+        partly = {"rows that wait no more"} if moved and sum(waiting.values()) != sum(hidden.values()) else set()
+        for commit in self.commits:
+            if moved and commit.files & hidden.keys():
+                commit.files = (commit.files - hidden.keys()) | moved | partly
 
     def roll_back(self, which: int) -> None:
         """Roll back to an existing snapshot, but not beyond a rescale, which has changed the number of buckets."""
