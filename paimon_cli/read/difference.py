@@ -77,11 +77,15 @@ def _sides(context: TableContext, old: Mapping[BucketId, BucketFiles], new: Mapp
 
 
 def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Sequence[BucketFiles]) -> bool:
-    """Whether keys may have changed their bucket: the bucket count differs, or buckets are dynamic."""
+    """Whether keys may have changed their bucket: the bucket count differs, or buckets are dynamic.
+
+    A table of dynamic buckets that was rescaled has a fixed count by now: the files tell what it was.
+    """
     if not old or not new:
         return False
-    is_dynamic = context.options.bucket == -1 and bool(context.schema.primary_keys)
-    return is_dynamic or {bucket.total_buckets for bucket in old} != {bucket.total_buckets for bucket in new}
+    counts, later = {bucket.total_buckets for bucket in old}, {bucket.total_buckets for bucket in new}
+    is_dynamic = bool(context.schema.primary_keys) and min(context.options.bucket, *counts) < 0
+    return is_dynamic or counts != later
 
 
 class _Planner(FileFilter):

@@ -73,9 +73,11 @@ class Steps:
 
     def rival_of(self, step: Step, branch: str) -> Step | None:
         """A step that Paimon's model allows beside another: of two that write, each with a data conflict check."""
-        makers = [self.compact, self.update]
+        makers = [self.compact]
+        if step.user is None or not self.world.context(branch).mode.bucket_mode.postpones:
+            makers.append(self.update)  # which is refused while rows of the other wait for their buckets
         if self._is_checked(step):
-            makers += [self.write, self.stage] if self.is_plain or step.user is None else [self.update]
+            makers += [self.write, self.stage] if self.is_plain or step.user is None else makers[1:]
         rival = self.dice.choice(makers)(branch)
         return rival if (rival is not None and rival.user is not None) or step.user is not None else None
 

@@ -179,6 +179,17 @@ def test_a_key_in_another_dynamic_bucket_is_not_a_delete(tmp_path: Path) -> None
     ]
 
 
+def test_keys_of_dynamic_buckets_are_compared_together_after_a_rescale_too(tmp_path: Path) -> None:
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "1"}
+    table = Table.create(str(tmp_path / "t"), columns=["k INT", "v INT"], primary_key=["k"], options=options)
+    table.write([{"k": k, "v": 1} for k in range(6)])
+    table.truncate()
+    table.write([{"k": k, "v": int(k > 3)} for k in reversed(range(6))])
+    table.rescale(buckets=1)
+    found = changes(TableContext.open(table.url), "1", "3", mode="diff")
+    assert sorted(found, key=str) == [("+I", {"k": k, "v": 0}) for k in range(4)]
+
+
 def visible(context: TableContext, number: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for split in plan_scan(context, context.snapshots.get(number)).splits:
