@@ -204,12 +204,14 @@ def run_rescale(context: TableContext, plan: RescalePlan, engine: Engine, progre
     if plan.partitions:
         rewrite = rescale_beside_writers if plan.online else rewrite_partitions
         summary = rewrite(context, plan, engine, progress)
-    if plan.changes_option:
-        _expect_nothing_left(context, plan.buckets)
-        alter_table(context, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
-        if plan.online:  # partitions that writers have begun before they could know the new count
-            summary = _with_more(summary, rescale_beside_writers(context, plan, engine, progress))
-    stale = _stale_files(context, summary.snapshots)
+    with _naming(summary.snapshots):
+        if plan.changes_option:
+            _expect_nothing_left(context, plan.buckets)
+            alter_table(context, [SetOption("bucket", str(plan.buckets), fits_files=True)], context.clock)
+            if plan.online:  # partitions that writers have begun before they could know the new count
+                summary = _with_more(summary, rescale_beside_writers(context, plan, engine, progress))
+    with _naming(summary.snapshots):
+        stale = _stale_files(context, summary.snapshots)
     return replace(summary, option_changed=plan.changes_option, stale_files=stale, **ran_on(engine, context, started))
 
 
@@ -225,20 +227,30 @@ def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Eng
     """
     messages, snapshots = list[CommitMessage](), tuple[Snapshot, ...]()
     for _ in range(MOST_ROUNDS):
-        try:
-            more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
-        except PaimonError as failure:
-            if isinstance(failure, Refused) and _has_begun(context, plan):
-                finish = f"paimon-cli maintain {context.layout.argument} --yes"
-                failure.set_hint(f"the rescale has begun: stop such writers, then move their rows and finish it: {finish}")
-            CommitResult(snapshots).followed_by(CommitResult.failed(failure)).or_raise()
-            raise
+        with _naming(snapshots):
+            try:
+                more, made = OnlineRescale(context, plan.buckets, engine, progress, plan.identity).run()
+            except Refused as failure:
+                if _has_begun(context, plan):
+                    finish = f"paimon-cli maintain {context.layout.argument} --yes"
+                    failure.set_hint(f"the rescale has begun: stop such writers, then move their rows and finish it: {finish}")
+                raise
         messages, snapshots = messages + more, snapshots + made
-        latest = context.snapshots.latest()
-        if not _partitions_to_move(context, latest, plan.buckets, PartitionSpec.everything()):
-            break
+        with _naming(snapshots):
+            latest = context.snapshots.latest()
+            if not _partitions_to_move(context, latest, plan.buckets, PartitionSpec.everything()):
+                break
     partitions = len({message.partition for message in messages})
     return _regrouped_summary(plan.buckets, partitions, messages, snapshots)
+
+
+@contextmanager
+def _naming(snapshots: tuple[Snapshot, ...]) -> Iterator[None]:
+    """Errors name these snapshots, which were committed before, and those that they name already."""
+    try:
+        yield
+    except PaimonError as failure:
+        CommitResult(snapshots).followed_by(CommitResult.failed(failure)).or_raise()
 
 
 def _has_begun(context: TableContext, plan: RescalePlan) -> bool:

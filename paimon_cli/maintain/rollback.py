@@ -133,6 +133,8 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
             _put_back(context, removed)
             what = f"{context.address} was not rolled back to snapshot {target}"
             raise Conflict(what, "it has expired meanwhile; later snapshots are unchanged", "choose a later one")
+    if (context.snapshots.earliest_hint() or 0) > target:  # a rollback that died has restored the target
+        point_at_earliest(context, context.snapshots.ids()[0])
     keep_for_backups(context, target)  # a backup may have gone on before the snapshots were gone
     storage.overwrite(layout.latest_hint, str(target).encode())  # a commit just before may have written another id
     for name in plan.tags:

@@ -280,6 +280,22 @@ def test_it_gives_up_when_others_are_always_faster(tmp_path: Path, monkeypatch: 
     assert counts(context) == {2} and data_files(context) == named_files(context)
 
 
+@pytest.mark.parametrize("fails", ["_partitions_to_move", "_expect_nothing_left", "alter_table", "_stale_files"])
+def test_an_error_after_the_commit_names_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    context, before = made(tmp_path / "t"), TableContext.open(str(tmp_path / "t")).snapshots.latest_id()
+    real = getattr(rescale_job, fails)
+
+    def failing(*given: Any, **named: Any) -> Any:
+        if TableContext.open(context.url).snapshots.latest_id() == before:
+            return real(*given, **named)
+        raise StorageUnavailable("the store is gone", "it does not answer")
+
+    monkeypatch.setattr(rescale_job, fails, failing)
+    with pytest.raises(StorageUnavailable, match="the store is gone") as caught:
+        online(context)
+    assert [snapshot.id for snapshot in caught.value.committed] == [TableContext.open(context.url).snapshots.latest_id()]
+
+
 @pytest.mark.parametrize("step", [4, at_night(1)])
 def test_a_run_that_is_killed_is_finished_by_the_next(step: int, tmp_path: Path) -> None:
     context = made(tmp_path / "t")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Table
+from paimon_cli.commit.snapshot_publish import publish_again
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
@@ -21,7 +22,7 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.named_files import measured
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import _put_back, files_removed_by_rollback, plan_rollback, roll_back
-from paimon_cli.maintain.tags import create_tag
+from paimon_cli.maintain.tags import create_tag, text_within_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus
 from tests.cli.calling import Run
@@ -72,6 +73,17 @@ def test_to_a_tag_whose_snapshot_has_expired(tmp_path: Path) -> None:
     assert context.snapshots.ids() == [2] and rows(context) == before
     assert (context.snapshots.earliest_id(), context.snapshots.latest_id()) == (2, 2)
     assert files_on_disk(context) == named_files(context)
+    check_versions(context)
+
+
+def test_a_rollback_to_an_expired_snapshot_that_died_is_repeated(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "two", 2, 10**9)
+    held = context.tags.content("two")
+    expire_snapshots(context, KEEP_ONE)
+    assert held and publish_again(context, 2, text_within_tag(context, held)), "it died before it had set the hint"
+    back(context, "two")
+    assert (context.snapshots.earliest_hint(), context.snapshots.latest_id()) == (2, 2)
     check_versions(context)
 
 
