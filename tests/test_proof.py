@@ -44,6 +44,8 @@ def test_each_night_is_another_one_and_can_be_repeated(commit: list[str], monkey
         takes_seeds = source.exists() and '"--seed"' in source.read_text()
         assert ("--seed" in replace(program, seed=7).command(1.0)) == takes_seeds, program.name
         assert "--seed" not in run_all.for_a_proof(program).command(1.0)
+        takes_a_day = takes_seeds and '"--day"' in source.read_text()
+        assert ("--day" in replace(program, seed=7).command(1.0)) == takes_a_day, program.name
     begun: list[Program] = []
 
     def run(programs: list[Program], *_: object) -> list[run_all.Started]:

@@ -49,7 +49,7 @@ class ManifestReader:
     _contents: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[str, list[ManifestFileMeta]] = field(default_factory=dict, compare=False, repr=False)
     _indexes: dict[str, list[IndexManifestEntry]] = field(default_factory=dict, compare=False, repr=False)
-    _decoded: dict[tuple[str, int], list[ManifestTable]] = field(default_factory=dict, compare=False, repr=False)
+    _decoded: dict[tuple[tuple[str, int], ...], list[ManifestTable]] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ManifestReader, (self.storage, self.layout, self.threads)
@@ -185,28 +185,32 @@ class ManifestReader:
                 yield [some.result().columns() for some in waiting]
 
     def _decoded_group(self, group: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None) -> list[ManifestTable]:
-        """The entries of these manifests. Those of small ones are kept: the commit reads again what the plan has read."""
+        """The entries of these manifests, kept if they are few and had to be decoded as objects.
+
+        Small manifests are decoded and kept one by one, so that the commit, which asks for each, finds what the plan has read.
+        """
         from paimon_cli.metadata.manifest_table import decode_manifests
 
-        is_small = sum(meta.num_added_files + meta.num_deleted_files for meta in group) < PIECES.many_in_total
-        if all(_key(meta) in self._decoded for meta in group) or (partitions is None and (is_small or len(group) == 1)):
-            return [table for meta in group for table in self._decoded_alone(meta)]
-        return decode_manifests([self._named_content(meta) for meta in group], partitions)
-
-    def _decoded_alone(self, meta: ManifestFileMeta) -> list[ManifestTable]:
-        """The entries of a manifest, kept if they are few and had to be decoded as objects."""
-        from paimon_cli.metadata.manifest_table import decode_manifests
-
-        known = self._decoded.get(_key(meta))
+        key = tuple((meta.file_name, meta.file_size) for meta in group)
+        known = self._decoded.get(key)
         if known is not None:
             return known
-        tables = decode_manifests([self._named_content(meta)])
-        count = sum(map(len, tables))
-        if count < PIECES.many_entries and all(table.records.are_objects for table in tables):
-            if count + sum(len(table) for kept in list(self._decoded.values()) for table in kept) >= PIECES.many_entries:
-                self._decoded.clear()
-            self._decoded[_key(meta)] = tables
+        is_small = sum(meta.num_added_files + meta.num_deleted_files for meta in group) < PIECES.many_in_total
+        if partitions is None and is_small and len(group) > 1:
+            return [table for meta in group for table in self._decoded_group([meta], None)]
+        tables = decode_manifests([self._named_content(meta) for meta in group], partitions)
+        if partitions is None and all(table.records.are_objects for table in tables):
+            self._keep(key, tables)
         return tables
+
+    def _keep(self, key: tuple[tuple[str, int], ...], tables: list[ManifestTable]) -> None:
+        """Keep the entries of manifests, if they are few; and nothing else where they would be many together."""
+        weight = len(key) + sum(map(len, tables))
+        if weight < PIECES.many_entries:
+            kept = [len(names) + sum(map(len, pieces)) for names, pieces in list(self._decoded.items())]
+            if weight + sum(kept) >= PIECES.many_entries:
+                self._decoded.clear()
+            self._decoded[key] = tables
 
     def compacted_files(self, snapshot: Snapshot) -> bool:
         """Whether the snapshot compacted data files, and not only manifests."""
@@ -324,7 +328,3 @@ def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta
         groups[-1].append(meta)
         group_bytes += meta.file_size
     return groups
-
-
-def _key(meta: ManifestFileMeta) -> tuple[str, int]:
-    return meta.file_name, meta.file_size

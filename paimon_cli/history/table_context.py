@@ -100,6 +100,10 @@ class TableContext:
         table = TableContext(place, storage, given=given or {}, clock=clock, random=random, trace=trace)
         return table.redefined() if schema is None else table.defined_by(schema)
 
+    def unread(self) -> TableContext:
+        """The table with nothing kept of what was read before: for those who judge what is stored now."""
+        return replace(self, cache=self.cache.renewed())
+
     def reopened(self) -> TableContext:
         """The table at its latest schema, read again."""
         return replace(self, definition=None, cache=self.cache.renewed())

@@ -30,6 +30,7 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
     Lost commits younger than `min_age_millis` are left alone, because their writer may still be running. Raises
     `SnapshotExpired` if snapshots disappear meanwhile, since their files would look lost.
     """
+    context = context.unread()
     listed = context.snapshots.ids()
     if not listed:
         context.expect_existing()

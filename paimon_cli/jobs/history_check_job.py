@@ -30,6 +30,7 @@ def run_history_check(
     if unknown := [name for name in wanted if name not in BY_NAME]:
         raise UsageError(f"there is no rule '{unknown[0]}'", f"choose among {', '.join(BY_NAME)}")
     where = None if request.key is None else key_predicate(context, request.key)
+    context = context.unread()
     past = PastCommits(context, wanted, since_millis)
     if where is not None:
         past.holds = _may_hold(context, where)

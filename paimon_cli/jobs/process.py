@@ -47,7 +47,7 @@ def share_arenas() -> None:
 
 
 def environment_of_the_user() -> dict[str, str]:
-    """The environment for a program of the user: without secrets, and without what this process has set for itself."""
+    """The environment for a program of the user: without secrets, and without how the command uses memory and processors."""
     return {name: value for name, value in environment_without_secrets().items() if not was_set_here(name)}
 
 

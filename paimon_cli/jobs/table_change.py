@@ -24,7 +24,6 @@ from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.commit_messages import settle_files
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.outcome import CommitResult
-from paimon_cli.commit.prepared_snapshot import check_global_indexes
 from paimon_cli.errors import (
     Conflict,
     DamagedFile,
@@ -194,17 +193,12 @@ def in_one_half(context: TableContext, messages: Iterable[CommitMessage], report
 
 
 def check_writable_table(context: TableContext) -> None:
-    """Raise `NotSupported` for tables that this version cannot write, and for column types that their files cannot hold.
-
-    What the commit would refuse in any case is refused before any row is read.
-    """
+    """Raise `NotSupported` for tables that this version cannot write, and for column types that their files cannot hold."""
     context.check(Operation.WRITE)
     if context.options.partition_end_input_to_done:
         check_marks_of_writes(context)
     merge_engine(context.schema, context.options)
     check_writable(context.schema, context.options)
-    if context.mode.tracks_rows:
-        check_global_indexes(context, context.snapshots.latest())
 
 
 def identity_of(

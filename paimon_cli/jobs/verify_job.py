@@ -146,7 +146,7 @@ class _Gathered:
 
 def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> VerifyReport:
     """Check the table. Damage is reported as findings, never raised. Raises `NotFound` if the requested snapshot is missing."""
-    started = context.clock.now_millis()
+    started, context = context.clock.now_millis(), context.unread()
     report = VerifyReport(request.level, request=request, limits=check.not_checked(context))
     gathered = _Gathered()
     _keep(report, _of_the_table(context, request))

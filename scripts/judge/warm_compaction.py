@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from paimon_cli.cli.app import app, prepare_process
+from paimon_cli.processor import fast_sort, set_for_this_process
 from scripts.judge.peers import cpu_seconds
 
 
@@ -31,6 +32,7 @@ def _compact(folder: str) -> None:
 
 def main(copies: str, tables: str) -> None:
     """Compact all of the copies, and then the tables."""
+    set_for_this_process(fast_sort(os.environ))
     prepare_process()
     _compact(copies)
     before = _used()

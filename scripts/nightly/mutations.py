@@ -27,7 +27,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import date
 from typing import Any
 
 import yaml
@@ -185,6 +185,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", action="append", choices=ROOMS, help="repeatable; all by default")
     parser.add_argument("--rooms-of-the-day", type=int, metavar="N", help="N rooms, chosen by the date, and the planted bugs")
+    parser.add_argument("--day", type=int, default=date.today().toordinal(), help="its number; by default that of today")
     parser.add_argument("--planted", action="store_true", help="only the planted bugs")
     parser.add_argument("--only", default="", help="modules whose name contains this")
     parser.add_argument("--sample", type=int, default=60, help="mutants of each room")
@@ -201,7 +202,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rooms = [*(arguments.room or ROOMS), *([] if arguments.room or arguments.own_tests else [PLANTED])]
     if arguments.rooms_of_the_day:
-        rooms = [*rooms_of(datetime.now(timezone.utc).toordinal(), arguments.rooms_of_the_day), PLANTED]
+        rooms = [*rooms_of(arguments.day, arguments.rooms_of_the_day), PLANTED]
     elif arguments.planted:
         rooms = [PLANTED]
     own = sorted({*rooms} - {PLANTED} | (planted_rooms() if PLANTED in rooms else set()))

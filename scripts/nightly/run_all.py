@@ -66,7 +66,9 @@ class Program:
 
     def command(self, scale: float) -> list[str]:
         sized = [self.size_option, str(max(self.least, round(self.size * scale)))] if self.size_option else []
-        seeded = ["--seed", str(self.seed)] if self.seed is not None and self.module in RANDOM else []
+        seeded = [] if self.seed is None or self.module not in RANDOM else ["--seed", str(self.seed)]
+        if seeded and self.at_night:  # what it does is chosen by the day
+            seeded += ["--day", str(self.seed)]
         return [sys.executable, "-m", self.module, *self.arguments, *self.at_night, *sized, *seeded]
 
     @property

@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import date
 from pathlib import Path
 
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
@@ -37,6 +37,7 @@ from tests.simulation.quick_metadata import quick_metadata
 from tests.simulation.scenarios import ON_STORES, scenario
 
 RESULTS = Path("build/simulate.jsonl")
+PLANTED = "simulation: planted bugs"
 CHUNK = 2_000
 OF_A_DAY = 20_000
 """Some searches with many actors have not ended after 600,000 schedules."""
@@ -80,6 +81,11 @@ class Task:
     at_most: int | None = None
     may_be_cut: bool = False
     results: Path | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it searches through all schedules: it is not random, and does not end with a planted bug."""
+        return self.schedules is None and self.measure != PLANTED
 
     @property
     def name(self) -> dict[str, str | int | None]:
@@ -149,14 +155,16 @@ def _complete() -> Iterator[Task]:
         yield Task("simulation: bounded interruptions", name, switches=switches, faults=0)
     yield Task("simulation: bounded interruptions", RESTARTS, switches=3)
     for mutation in MUTATIONS:
-        yield Task("simulation: planted bugs", mutation.name)
+        yield Task(PLANTED, mutation.name)
     for name in ON_STORES:
         yield Task("object stores: one interruption", name, switches=1)
 
 
 def part_of(day: int, parts: int, chosen: Sequence[Task]) -> list[Task]:
-    """Each of so many days has other searches, and all of them together every one; each is cut."""
-    return [replace(task, at_most=OF_A_DAY, may_be_cut=True) for task in chosen[day % parts :: parts]]
+    """Each of so many days has other searches, and all of them together every one; those that may have no end are cut."""
+    return [
+        replace(task, at_most=OF_A_DAY, may_be_cut=True) if task.is_complete else task for task in chosen[day % parts :: parts]
+    ]
 
 
 def carry_out(task: Task) -> Done:
@@ -164,7 +172,7 @@ def carry_out(task: Task) -> Done:
     gc.set_threshold(100_000, 50, 100)
     begun, digests = time.process_time(), []
     with quick_metadata():
-        if task.measure == "simulation: planted bugs":
+        if task.measure == PLANTED:
             result = find_planted(task.scenario)
         elif task.measure == "simulation: same schedule twice":
             result = twice(task.seed, task.schedules or 0)
@@ -299,7 +307,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="measures whose name contains this word")
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario; repeatable")
-    parser.add_argument("--part-of-the-day", type=int, metavar="N", help="only each N-th search, chosen by the date")
+    parser.add_argument("--part-of-the-day", type=int, metavar="N", help="only each N-th search, chosen by the day")
+    parser.add_argument("--day", type=int, default=date.today().toordinal(), help="its number; by default that of today")
     parser.add_argument("--at-most", type=int, metavar="N", help="cut each complete search after N schedules")
     parser.add_argument("--results", type=Path, metavar="FILE", help="add each search that ends; leave out those complete there")
     arguments = parser.parse_args()
@@ -310,8 +319,10 @@ def main() -> int:
     if arguments.scenario:
         chosen = [task for task in chosen if task.scenario in arguments.scenario]
     if arguments.part_of_the_day:
-        chosen = part_of(datetime.now(timezone.utc).toordinal(), arguments.part_of_the_day, chosen)
-    chosen = [replace(task, at_most=arguments.at_most or task.at_most, results=arguments.results) for task in chosen]
+        chosen = part_of(arguments.day, arguments.part_of_the_day, chosen)
+    if arguments.at_most:
+        chosen = [replace(task, at_most=arguments.at_most, may_be_cut=False) for task in chosen]
+    chosen = [replace(task, results=arguments.results) for task in chosen]
     if arguments.results:
         chosen = without_finished(chosen, arguments.results)
     _, wrong, odd = collect(chosen, arguments.jobs, keep)

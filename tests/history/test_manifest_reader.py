@@ -216,10 +216,17 @@ def test_what_a_plan_has_read_is_not_read_again_by_the_commit(tmp_path: Path, mo
     storage.threads.clear()
     assert [len(table) for tables in reader.tables_of_each(manifests) for table in tables] == [1] * 7
     assert not storage.threads
-    monkeypatch.setattr(PIECES, "many_entries", 5)
-    few = ManifestReader(storage, context.layout, threads=1)
-    list(few.tables(manifests))
-    assert sum(map(len, (table for tables in few._decoded.values() for table in tables))) < 5, "they are bounded"
+    monkeypatch.setattr(PIECES, "many_in_total", 5)
+    monkeypatch.setattr(PIECES, "many_entries", 9)
+    groups = ManifestReader(storage, context.layout, threads=1)
+    storage.threads.clear()
+    list(groups.tables(manifests[:4]))
+    assert storage.threads
+    storage.threads.clear()
+    list(groups.tables(manifests[:4]))
+    assert not storage.threads, "a group of many is kept as a whole"
+    list(groups.tables(manifests[4:]))
+    assert sum(len(table) for tables in groups._decoded.values() for table in tables) < 9, "they are bounded"
 
 
 def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from unittest.mock import patch
 
-from paimon_cli.commit import committer, snapshot_publish
+from paimon_cli.commit import commit_records, committer, snapshot_publish
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
@@ -81,6 +81,11 @@ def put_is_repeated_if_the_existing_object_is_missing() -> Patch:
         return outcome if outcome is not PutOutcome.EXISTS or self.exists(path) else self._put_once(path, data)
 
     return patch.object(ObjectStorage, "put_if_absent", put)
+
+
+@planted_in("remote-twins")
+def open_record_of_a_commit_that_another_process_made() -> Patch:
+    return patch.object(commit_records._Intent, "confirm", lambda self, snapshot: None)
 
 
 @planted_in("remote-writer-expiry")

@@ -75,6 +75,8 @@ def test_the_parts_of_some_days_are_all_searches() -> None:
     parts = [simulate.part_of(day, 3, chosen) for day in range(100, 103)]
     assert sorted(map(len, parts)) == [3, 3, 4]
     assert sorted(int(task.scenario) for part in parts for task in part) == [*range(10)]
+    bounded = [Task(simulate.PLANTED, "a bug"), Task(RANDOM.measure, RANDOM.scenario, schedules=9)]
+    assert simulate.part_of(0, 1, bounded) == bounded, "a planted bug that is not found is no search that was cut"
 
 
 def test_searches_of_a_day_may_be_cut(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -82,3 +84,4 @@ def test_searches_of_a_day_may_be_cut(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(simulate, "OF_A_DAY", 5)
     assert run(monkeypatch, "--part-of-the-day", "1", "--results", str(tmp_path / "results")) == 0
     assert not read(tmp_path / "results")[0]["complete"], "it is told, and searched again"
+    assert run(monkeypatch, "--part-of-the-day", "1", "--at-most", "6") == 1, "here it was asked for"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 
 from paimon_cli.commit.commit_records import CommitRecord, records_of
 from paimon_cli.errors import BeingDropped
@@ -19,6 +20,7 @@ from paimon_cli.lab.simulation.sim_storage import CHANGE_CALLS, LISTING_CALLS, A
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
 
+_SECOND = "-made-"
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
 
@@ -43,6 +45,8 @@ class Oracle:
         """Expired snapshot number -> the slow writer that published it again, and must withdraw it."""
         self._gave_up: frozenset[int] = frozenset()
         self._met_faults: frozenset[int] = frozenset()
+        self._incomplete: frozenset[str] = frozenset()
+        """The second files of records of commits that could not be written."""
         self._may_leave_files = False
         """Whether files that nothing names are excused: a process has crashed, or could not delete them."""
         self._end: int | None = None
@@ -114,6 +118,12 @@ class Oracle:
         is_of_clean_up = operation not in CHANGE_CALLS and self._others_have_committed(number, since=0)
         if operation == "delete" or operation in LISTING_CALLS or is_of_clean_up:
             self.left_files(number)
+
+    def could_not_write(self, path: str) -> None:
+        """A file was not written, or nobody knows whether it was."""
+        if path not in self._incomplete and path.startswith(self._layout.commit_user_directory) and _SECOND in path:
+            self._incomplete |= {path}
+            self.digest ^= hash(("could not write", path))
 
     def began(self, number: int) -> None:
         """An actor begins to read and change the table."""
@@ -277,10 +287,12 @@ class Oracle:
         return [path for path in made if path not in named | recorded and path.rpartition("/")[0] not in versions]
 
     def _could_not_complete(self, record: CommitRecord) -> bool:
-        """Whether the commit of an open record was published by an actor that met a fault."""
-        made = [p.snapshot for p in self.memory.published.values() if record.is_of(announced_user(p.snapshot))]
-        is_published = any(snapshot.commit_identifier == record.identifier for snapshot in made)
-        return is_published and self._disk.makers[record.paths(self._layout)[0]] in self._met_faults
+        """Whether the second file of an open record could not be written, and nobody came who would have completed it."""
+        tries = [count for (user, i), count in self.memory.tries.items() if i == record.identifier and record.is_of(user)]
+        if tries != [1]:
+            return False
+        made = [replace(record, snapshot=number) for number in self.memory.published if number > record.after]
+        return any(completed.paths(self._layout)[1] in self._incomplete for completed in made)
 
     def _wrong_after_drop(self) -> Iterator[str]:
         """What is wrong with a table of which a drop has begun."""

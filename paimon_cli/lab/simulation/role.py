@@ -188,6 +188,7 @@ class Role:
             return self.lock.execute(self.number, call)
         if self.outage:
             self.outage -= 1
+            self.oracle.could_not_write(call.path)
             return NO_ANSWER
         if fault != GO:
             return self._fault(call, fault)
@@ -196,6 +197,8 @@ class Role:
     def _fault(self, call: StorageCall, fault: str) -> str:
         """Make the call, unless the fault prevents that, and return the fault as its answer."""
         self.oracle.met_fault(self.number, call.operation)
+        if call.operation in CHANGE_CALLS:
+            self.oracle.could_not_write(call.path)
         if fault not in WITHOUT_EFFECT:
             self._change(call)
         if fault == OUTAGE:
@@ -220,6 +223,8 @@ class Role:
         else:
             self.disk.put(path, self.disk.files[arguments[0]] if operation == "copy_object" else arguments[0])
             self.disk.makers[path] = self.number
+            if operation == "copy_object":
+                self.disk.copied.add(path)
         self.oracle.changed(self.number, path)
         return PutOutcome.CREATED if operation == "put_if_absent" else True
 
@@ -227,7 +232,8 @@ class Role:
         """Whether the actor has made this very file: after a copy whose answer was lost, it writes the bytes itself."""
         files, (given,) = self.disk.files, call.arguments
         content = files[given] if call.operation == "copy_object" else given
-        return self.disk.makers.get(call.path) == self.number and bool(files[call.path] == content)
+        is_own = call.path in self.disk.copied and self.disk.makers.get(call.path) == self.number
+        return is_own and bool(files[call.path] == content)
 
 
 @functools.cache

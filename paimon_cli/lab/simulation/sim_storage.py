@@ -33,6 +33,8 @@ class SimDisk:
         self._old = frozenset(files or ())
         self.makers: dict[str, int] = {}
         """Path -> the actor that wrote the file; initial files have none."""
+        self.copied: set[str] = set()
+        """The files that the store has copied by itself."""
         self._directories: dict[str, dict[str, bool]] = {}
         for path, data in (files or {}).items():
             self.put(path, data)
@@ -41,6 +43,7 @@ class SimDisk:
         """An independent copy of the disk."""
         fork = SimDisk.__new__(SimDisk)
         fork.files, fork.makers, fork._old = self.files.copy(), self.makers.copy(), self._old
+        fork.copied = self.copied.copy()
         fork._directories = {path: entries.copy() for path, entries in self._directories.items()}
         return fork
 
