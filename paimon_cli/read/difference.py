@@ -18,6 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.waiting_records import files_that_wait
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
 from paimon_cli.lsm.sorted_runs import key_sections
+from paimon_cli.metadata.bucket_modes import DYNAMIC_BUCKET
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from paimon_cli.metadata.snapshot import Snapshot
@@ -84,7 +85,7 @@ def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Seque
     if not old or not new:
         return False
     counts, later = {bucket.total_buckets for bucket in old}, {bucket.total_buckets for bucket in new}
-    is_dynamic = bool(context.schema.primary_keys) and min(context.options.bucket, *counts) < 0
+    is_dynamic = bool(context.schema.primary_keys) and DYNAMIC_BUCKET in (context.options.bucket, *counts)
     return is_dynamic or counts != later
 
 
