@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.against_triggers import AgainstTriggers, against_triggers
 from paimon_cli.inspect.replayed_commits import history_workload
+from tests.commit.commit_tables import SteppingClock
 from tests.inspect.small_tables import small_table
 from tests.tables import compact, make_table, write
 
@@ -18,8 +20,10 @@ COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
 
 def compared(folder: Path, commits: int, every: int, strategy: str) -> AgainstTriggers:
     """A table that is compacted after every so many commits, against its triggers after each."""
-    context = make_table(folder, COLUMNS, ["id"], options={"write-only": "true", "num-sorted-run.compaction-trigger": "3"})
+    made = make_table(folder, COLUMNS, ["id"], options={"write-only": "true", "num-sorted-run.compaction-trigger": "3"})
+    context = replace(made, clock=(clock := SteppingClock()))  # the runs between two commits count by their time
     for number in range(commits):
+        clock.sleep(60)
         write(context, [{"id": 1, "n": number}])
         if every and number % every == every - 1:
             compact(context, strategy=strategy)

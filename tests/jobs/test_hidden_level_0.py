@@ -20,6 +20,7 @@ from paimon_cli.jobs.metadata_jobs import RolledBack, run_restore
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.jobs.write_job import WriteSummary
 from paimon_cli.options.choices import CompactionMode
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.faults.fault_kinds import Fault, Kind
 from tests.faults.fault_storage import FaultStorage
@@ -194,11 +195,19 @@ def _restore(context: TableContext) -> RolledBack:
     return run_restore(context, context.snapshots.get(1), LocalEngine(), NoProgress(), CompactionMode.NONE)
 
 
-@pytest.mark.parametrize(("change", "waiting"), [(_write, None), (_overwrite, None), (_update, None), (_restore, 2)])
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize(("change", "waiting"), [(_write, 3), (_overwrite, 1), (_update, 3), (_restore, 2)])
 def test_an_outage_after_the_commit_does_not_deny_it(
-    tmp_path: Path, change: Callable[[TableContext], WriteSummary | UpdateSummary | RolledBack], waiting: int | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[TableContext], WriteSummary | UpdateSummary | RolledBack],
+    waiting: int | None,
+    keeps: bool,
 ) -> None:
-    """How many records wait is asked after the commit, and cannot be told. A restore has read all manifests before it."""
+    """How many records wait is asked after the commit. Only manifests that are kept since before it can tell."""
+    if not keeps:
+        monkeypatch.setattr(PIECES, "many_entries", 1)
+        waiting = waiting if change is _restore else None
     context = table_with_hidden_rows(tmp_path, **{"write-only": "true"})
     before = context.snapshots.latest_id()
     done = change(outage_after_the_commit(context))
