@@ -93,6 +93,12 @@ EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night"
 SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
 """Tests of whole tables, which hold with pieces of any size."""
 PROGRAMS = (
+    Program("pytest", "pytest", TESTS, at_night=SEARCHES, cores=2, minutes=25),
+    Program("examples", "pytest", EXAMPLES, cores=2, minutes=15),
+    *(
+        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=5)
+        for pieces in (1, 2, 3, 7)
+    ),
     Program("simulate", "scripts.nightly.simulate", at_night=("--part-of-the-day", "24"), cores=2, minutes=15),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 20_000, proof=1_020_000, cores=2, minutes=10),
     Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, proof=1_000_000, cores=2, minutes=16),
@@ -141,12 +147,6 @@ PROGRAMS = (
     Program("report-screens", "scripts.nightly.report_screens", minutes=1),
     Program("licences", "scripts.licences", minutes=1),
     Program("audit", "scripts.nightly.audit", minutes=1),
-    Program("pytest", "pytest", TESTS, at_night=SEARCHES, cores=2, minutes=25),
-    Program("examples", "pytest", EXAMPLES, cores=2, minutes=15),
-    *(
-        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=5)
-        for pieces in (1, 2, 3, 7)
-    ),
     Program(
         "mutations",
         "scripts.nightly.mutations",
