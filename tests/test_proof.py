@@ -34,8 +34,20 @@ def test_what_has_passed_is_not_run_again(commit: list[str], capsys: pytest.Capt
 
 
 def test_a_proof_has_its_own_sizes_and_no_limit_of_time() -> None:
-    program = run_all.for_a_proof(Program("model", "m", size_option="--steps", size=5, proof=100, minutes=1))
-    assert program.command(1.0)[-2:] == ["--steps", "100"] and program.minutes == float("inf")
+    [program] = run_all.for_a_proof(Program("soak", "m", size_option="--seconds", size=5, proof=100, minutes=1), "one")
+    assert program.command(1.0)[-2:] == ["--seconds", "100"] and program.minutes == float("inf")
+
+
+def test_the_proof_of_a_random_program_is_many_nights_and_an_interruption_loses_one(commit: list[str]) -> None:
+    random = Program("model", "scripts.nightly.model", size_option="--steps", size=40, proof=100, minutes=1)
+    nights = run_all.for_a_proof(random, "one")
+    assert [night.name for night in nights] == ["model-1", "model-2", "model-3"]
+    assert [night.command(1.0)[-4:] for night in nights] == [["--steps", "40", "--seed", str(seed)] for seed in (1, 2, 3)]
+    search = Program("simulate", "scripts.nightly.simulate", at_night=("--day", "1"), results_option="--results")
+    [whole] = run_all.for_a_proof(search, "one")
+    assert whole.command(1.0)[-2:] == ["--results", str(run_all.PASSED.with_name("simulate-one.jsonl"))]
+    run_all.PASSED.write_text(json.dumps({"commit": "one", "program": "model-1", "seconds": 9}) + "\n")
+    assert run_all.passed("one") == {"model-1"}
 
 
 def test_each_night_is_another_one_and_can_be_repeated(commit: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +55,9 @@ def test_each_night_is_another_one_and_can_be_repeated(commit: list[str], monkey
         source = run_all.ROOT / f"{program.module.replace('.', '/')}.py"
         takes_seeds = source.exists() and '"--seed"' in source.read_text()
         assert ("--seed" in replace(program, seed=7).command(1.0)) == takes_seeds, program.name
-        assert "--seed" not in run_all.for_a_proof(program).command(1.0)
+        parts = run_all.for_a_proof(program, "one")
+        assert len({tuple(part.command(1.0)) for part in parts}) == len(parts)
+        assert not any("--day" in part.command(1.0) for part in parts)
         takes_a_day = takes_seeds and '"--day"' in source.read_text()
         assert ("--day" in replace(program, seed=7).command(1.0)) == takes_a_day, program.name
     begun: list[Program] = []

@@ -6,7 +6,8 @@
     python -m scripts.nightly.run_all --scale 0.01               # a rehearsal
     python -m scripts.nightly.run_all --seed 739585              # the night of that day once more
 
-Each night is another one: random programs get the number of the day as their seed, so that nights add up to a proof.
+Each night is another one: random programs get the number of the day as their seed. A proof of them is many nights, with the seeds
+1, 2 and so on.
 
 Each JSON object with a `measure` that a program prints is added to build/reliability.json as a line; its other output goes to
 build/nightly/NAME.log. Each program has a share of the time: one that takes longer is ended, and the others go on. At the end, a
@@ -49,7 +50,7 @@ class Program:
     `size`: the value of its option `size_option`, which `--scale` reduces, but not below `least`, with which the program still
     finds what it looks for; `proof`: its size for a proof, if that is another. `cores`: the number of cores that it keeps busy.
     `minutes`: its share of the time, in proportion to those of the others. `at_night`: further arguments, but not for a proof.
-    `seed`: of the night, for programs that are random.
+    `results_option`: names a file by which an interrupted proof goes on. `seed`: of the night, for programs that are random.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Program:
     cores: int = 1
     minutes: float = 30
     at_night: tuple[str, ...] = ()
+    results_option: str | None = None
     seed: int | None = None
 
     def command(self, scale: float) -> list[str]:
@@ -90,6 +92,7 @@ SEARCHES = tuple(f"--ignore=tests/{path}" for path in ("simulation", "properties
 """Half of the time of the nightly tests, and what the programs `simulate` and `properties` do, too."""
 EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night", "--timeout", "3600")
 """The property tests with random examples. A failure is printed with the blob that reproduces it."""
+PART = ("--part-of-the-day", "24")
 SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
 """Tests of whole tables, which hold with pieces of any size."""
 PROGRAMS = (
@@ -99,7 +102,7 @@ PROGRAMS = (
         Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=5)
         for pieces in (1, 2, 3, 7)
     ),
-    Program("simulate", "scripts.nightly.simulate", at_night=("--part-of-the-day", "24"), cores=2, minutes=15),
+    Program("simulate", "scripts.nightly.simulate", at_night=PART, results_option="--results", cores=2, minutes=15),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 20_000, proof=1_020_000, cores=2, minutes=10),
     Program("model", "scripts.nightly.model", ("--jobs", "2"), "--steps", 50_000, proof=1_000_000, cores=2, minutes=16),
     Program("kills-local", KILL, ("--store", "local"), "--kills", 250, proof=500, cores=2, minutes=4),
@@ -253,9 +256,20 @@ def keep(started: Started) -> None:
     print(f"{started.program.name}: {started.result} after {started.seconds:.0f} s", flush=True)
 
 
-def for_a_proof(program: Program) -> Program:
-    """The program at the size of a proof, with all the time that it needs."""
-    return replace(program, size=program.proof or program.size, minutes=float("inf"), at_night=())
+def for_a_proof(program: Program, commit: str) -> list[Program]:
+    """The program at the size of a proof, with all the time that it needs.
+
+    Of one that is random, the proof is many nights: so an interruption loses one of them, not the hours before.
+    """
+    endless = replace(program, minutes=float("inf"), at_night=())
+    whole = program.proof or program.size
+    if program.results_option:
+        so_far = str(PASSED.with_name(f"{program.name}-{commit}.jsonl"))
+        endless = replace(endless, arguments=(*program.arguments, program.results_option, so_far))
+    if program.module not in RANDOM or program.at_night:
+        return [replace(endless, size=whole)]
+    nights = max(1, -(-whole // max(1, program.size)))
+    return [replace(endless, name=f"{program.name}-{seed}", seed=seed) for seed in range(1, nights + 1)]
 
 
 def passed(commit: str) -> set[str]:
@@ -288,7 +302,7 @@ def prove(programs: Sequence[Program], cores: int) -> list[Started]:
         if program.name in done:
             print(f"{program.name}: has passed before", flush=True)
             continue
-        ended += run([for_a_proof(program)], cores, float("inf"), 1.0)
+        ended += run([program], cores, float("inf"), 1.0)
         note_passed(commit, ended[-1:])
     return ended
 
@@ -332,9 +346,10 @@ def main() -> int:
     chosen = [p for p in PROGRAMS if not arguments.only or any(word in p.name for word in arguments.only)]
     begun, there = time.monotonic(), [p for p in chosen if p.is_there]
     if arguments.proof:
-        done = passed(checked_out())
-        ended = prove(there, arguments.cores)
-        chosen = [program for program in chosen if program.name not in done]
+        commit = checked_out()
+        done, parts = passed(commit), [part for program in there for part in for_a_proof(program, commit)]
+        ended = prove(parts, arguments.cores)
+        chosen = [part for part in parts if part.name not in done]
     else:
         tonight = [replace(program, seed=arguments.seed) for program in there]
         ended = run(tonight, arguments.cores, arguments.minutes, arguments.scale)
