@@ -9,8 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -99,6 +101,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupSch
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pieces", type=int, default=0, help="run all tests with pieces of this many rows, files or calls")
+    parser.addoption("--part-of-the-day", type=int, default=1, help="run one of so many parts of the tests, another one each day")
+    parser.addoption("--day", type=int, default=date.today().toordinal(), help="the number of the day; by default that of today")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -127,10 +131,15 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need Spark share one session, so pytest-xdist must keep them together. Of several workers, one begins with each
     of the longest groups, so that none is left with it in the end."""
     _leave_cases_to_the_night(items)
+    parts, day = config.getoption("--part-of-the-day"), config.getoption("--day")
+    other = [item for item in items if crc32(item.nodeid.encode()) % parts != day % parts]
+    if other:
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if crc32(item.nodeid.encode()) % parts == day % parts]
     for item in items:
         names = (item.path.name, item.path.parent.name, *getattr(item, "fixturenames", ()))
         if item.get_closest_marker("xdist_group") is None and any("spark" in name for name in names):

@@ -189,14 +189,21 @@ def _passwords(scheme: str, rest: str) -> Iterator[str]:
             yield from _with_pieces(user)
 
 
+_MOST_ENDS = 16
+
+
 def _parameters(rest: str) -> Iterator[str]:
-    """The values of secret parameters, each up to the next parameter or, if it contains what looks like one, to the end."""
+    """The values of secret parameters. A value may contain what looks like the next parameter, so each of these may be its end.
+
+    In `password=a b=c;db=x` the password is `a`, or `a b=c`, or all: each is hidden. What follows a space is part of it.
+    """
     found = list(_PARAMETER.finditer(rest))
-    for parameter, following in zip(found, [*found[1:], None], strict=False):
+    for number, parameter in enumerate(found, 1):
         if names_secret(parameter[1]):
-            for value in {rest[parameter.end() : following.start() if following else None], rest[parameter.end() :]}:
+            begin, following = parameter.end(), [match.start() for match in found[number:]]
+            for value in {rest[begin:end] for end in (*following[:_MOST_ENDS], len(rest))}:
                 yield from filter(None, (value, value.rstrip(";)}"), value.strip("{};)")))
-            yield from _with_pieces(rest[parameter.end() : following.start() if following else None])
+            yield from _with_pieces(rest[begin : next((end for end in following if not rest[end].isspace()), len(rest))])
 
 
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+")

@@ -69,7 +69,7 @@ class Program:
     def command(self, scale: float) -> list[str]:
         sized = [self.size_option, str(max(self.least, round(self.size * scale)))] if self.size_option else []
         seeded = [] if self.seed is None or self.module not in RANDOM else ["--seed", str(self.seed)]
-        if seeded and self.at_night:  # what it does is chosen by the day
+        if self.seed is not None and self.at_night:  # what it does is chosen by the day
             seeded += ["--day", str(self.seed)]
         return [sys.executable, "-m", self.module, *self.arguments, *self.at_night, *sized, *seeded]
 
@@ -90,13 +90,15 @@ KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_
 TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
 SEARCHES = tuple(f"--ignore=tests/{path}" for path in ("simulation", "properties/test_engines.py"))
 """Half of the time of the nightly tests, and what the programs `simulate` and `properties` do, too."""
+THIRD = ("--part-of-the-day", "3")
+"""Most of the rest takes every operation through every fault, which is the same each night."""
 EXAMPLES = ("-q", "-m", "hypothesis", "-n", "2", "--hypothesis-profile", "night", "--timeout", "3600")
 """The property tests with random examples. A failure is printed with the blob that reproduces it."""
 PART = ("--part-of-the-day", "24")
 SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
 """Tests of whole tables, which hold with pieces of any size."""
 PROGRAMS = (
-    Program("pytest", "pytest", TESTS, at_night=SEARCHES, cores=2, minutes=25),
+    Program("pytest", "pytest", TESTS, at_night=(*SEARCHES, *THIRD), cores=2, minutes=25),
     Program("examples", "pytest", EXAMPLES, cores=2, minutes=15),
     *(
         Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=5)

@@ -96,7 +96,7 @@ class FaultRuns:
         if not storage.hit:
             return
         *causes, last = storage.hit
-        if last.kind is Kind.OUTAGE or storage.calls[last.call] not in DELETES:
+        if last.call == NO_CALL or last.kind is Kind.OUTAGE or storage.calls[last.call] not in DELETES:
             return
         key = tuple(causes)
         if key not in self._errors:

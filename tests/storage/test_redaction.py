@@ -102,6 +102,15 @@ def test_words_of_a_library_about_a_password_are_hidden(password: str, form: str
     assert_hidden(password, shown)
 
 
+@pytest.mark.parametrize("form", [form for form in IN_PARAMETER if not form.endswith("{}")])
+@pytest.mark.parametrize("separator", list(" &;:,#?"))
+def test_a_password_that_looks_like_parameters_is_hidden_whole(form: str, separator: str) -> None:
+    """Found by a random example: what followed `QXZ=` was shown."""
+    password = f"QQQQ{separator}QXZQ=ZXQZX"
+    assert_hidden(password, redact(f"failed to resolve host '{password}'", {"uri": form.format(password)}))
+    assert_hidden(password, redact(f"failed to resolve host '{quote(password)}'", {"uri": form.format(password)}))
+
+
 @given(
     PASSWORDS, st.sampled_from(["jdbc.password", "header.Cookie", "header.X-Any", "s3.secret-key", "token", "sasl.jaas.config"])
 )
@@ -178,6 +187,13 @@ def test_no_error_about_an_address_shows_its_password(password: str, form: str) 
     with pytest.raises(PaimonError) as of_driver, database_errors(address):
         raise OperationalError("SELECT 1", None, Exception(f"failed to resolve host '{password.partition('@')[2]}@h'"))
     assert_hidden(password, of_driver.value.message)
+
+
+@pytest.mark.parametrize("form", IN_LOGIN)
+def test_no_piece_of_a_password_with_a_comma_passes_for_a_host(form: str) -> None:
+    with pytest.raises(UsageError) as failure:
+        HiveAddress.of({"uri": form.format("QQQQ@QXZQ,ZXQZX")}, {})
+    assert_hidden("QQQQ@QXZQ,ZXQZX", str(failure.value))
 
 
 @pytest.mark.parametrize(

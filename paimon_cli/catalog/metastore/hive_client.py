@@ -17,7 +17,7 @@ from paimon_cli.options.option_text import parse_duration
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded
 from paimon_cli.storage.catalog_options import DEFAULT_ACQUIRE_TIMEOUT, DEFAULT_MAX_SLEEP
 from paimon_cli.storage.injected import Clock, SystemClock
-from paimon_cli.storage.redaction import shown_address
+from paimon_cli.storage.redaction import shown_value
 
 SITE_FILE = "hive-site.xml"
 _PORT = 9083
@@ -49,7 +49,7 @@ class HiveAddress:
             if (options.get(key) or site.get(key, "")).lower() == "true":
                 raise NotSupported(f"no support for Hive metastores with {what}", f"{key}=true", "use plain Thrift")
         uris = options.get("uri") or options.get("hive.metastore.uris") or site.get("hive.metastore.uris") or ""
-        hosts = tuple(_host(uri.strip()) for uri in uris.split(",") if uri.strip())
+        hosts = tuple(_host(uri.strip(), uris) for uri in uris.split(",") if uri.strip())
         if not hosts:
             why = "neither uri nor hive-site.xml names one"
             raise UsageError("the hive catalog has no metastore", why, "add uri=thrift://HOST:9083")
@@ -204,12 +204,12 @@ def _first_line(error: Exception) -> str:
     return str(getattr(error, "message", None) or error).split("\n")[0]
 
 
-def _host(uri: str) -> tuple[str, int]:
+def _host(uri: str, uris: str) -> tuple[str, int]:
+    """An error shows all that `uri` was cut from: the comma may belong to a password, and a piece of it would pass for a host."""
     found = _THRIFT.fullmatch(uri)
     if found is None:
-        raise UsageError(
-            f"uri={shown_address(uri)}", "it is not the address of a Hive metastore", "such as uri=thrift://localhost:9083"
-        )
+        shown = shown_value("uri", uris)
+        raise UsageError(f"uri={shown}", "it is not the address of a Hive metastore", "such as uri=thrift://localhost:9083")
     return found[1].strip("[]").lower(), int(found[2] or _PORT)
 
 
