@@ -12,6 +12,8 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service import next_round
@@ -101,6 +103,30 @@ def test_outside_its_windows_a_table_costs_no_request(tmp_path: Path) -> None:
     assert not any(requests.values())
     service.clock.millis = NOON + 10 * HOUR
     assert service.round() == RoundState.COMPACTED
+
+
+def test_what_is_known_of_a_table_is_told_outside_its_windows_too(tmp_path: Path) -> None:
+    service = Service(orders(tmp_path, buckets=4), policy("catalog: {windows: 00:00-13:00, caps: {buckets: 1}}"))
+    assert service.round() == RoundState.COMPACTED
+    service.clock.millis = NOON + 2 * HOUR
+    assert service.round() == RoundState.CLOSED
+    open_round, closed = (done.tables[0] for done in service.seen.rounds)
+    assert closed.figures == open_round.figures and closed.figures.buckets == 4
+    assert closed.left == open_round.left and closed.left.buckets == 3
+
+
+def test_what_is_known_of_a_table_is_told_of_a_look_that_failed_too(tmp_path: Path) -> None:
+    service = Service(orders(tmp_path), policy("catalog: {caps: {buckets: 1}}"))
+    service.round()
+
+    def unavailable() -> TableContext:
+        raise StorageUnavailable("the store does not answer", "")
+
+    service.service.tables = lambda: [ServedTable("shop.orders", unavailable)]
+    with pytest.raises(StorageUnavailable):
+        service.round()
+    planned, failed = (done.tables[0] for done in service.seen.rounds)
+    assert failed.figures == planned.figures and failed.figures.files
 
 
 def test_no_step_begins_after_the_window(tmp_path: Path) -> None:
