@@ -192,6 +192,14 @@ def test_broken_json_lines(line: str, column: str, why: str, tmp_path: Path) -> 
     assert why in caught.value.why
 
 
+def test_each_fault_of_json_names_its_own_row(tmp_path: Path) -> None:
+    lines = ['{"k": 1}', "{", '{"k": 3, "v": 5}', '{"k": 4}', '{"k": "x"}']
+    source = FileRows((str(text_file(tmp_path, "\n".join(lines), "a.json")),))
+    (split,) = source.plan()
+    tally = IncomingRows(one_column("STRING"), source=source).find_faults(split)
+    assert [fault.row for fault in tally.first] == [2, 3, 5] and (tally.rows, tally.bad_rows) == (2, 3)
+
+
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 @pytest.mark.parametrize("line", ['[{"k": 2}]', '\ufeff{"k": 2}', "[1]"])
 def test_a_bad_line_is_one_also_where_a_block_begins(

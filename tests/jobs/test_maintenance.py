@@ -152,6 +152,7 @@ def test_a_partition_expires_only_if_the_table_says_so(shop: Shop) -> None:
         [expiring], LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, None, RunLimits(shop.budget(), 60.0)
     )
     assert done.upkeep.partitions_expired == 1
+    assert done.expired_by == (context.snapshots.latest_id(),), "by which hooks know of it"
 
 
 def test_bytes_go_to_the_most_urgent_and_the_rest_is_named(shop: Shop) -> None:
