@@ -232,7 +232,7 @@ def _registered(
 
 
 def _needs_other_name(named: NamedTable, views: Iterable[NamedTable]) -> bool:
-    """Whether DuckDB takes the name of a table for another: for its latest version, or for one whose name differs only in case."""
+    """Whether DuckDB takes the name for another table: its latest version, or one whose name differs only in case."""
     if named.version is not None:
         return True
     return next(other for other in views if other.version is None and other.name.lower() == named.name.lower()) != named
