@@ -327,6 +327,18 @@ def test_the_command_for_a_young_lost_commit_makes_it_again(run: Run, tmp_path: 
     assert len(tables.rows(context)) == 3 and not plan_repair(context).steps
 
 
+def test_a_young_lost_commit_is_left_alone_even_if_it_is_asked_for(tmp_path: Path) -> None:
+    """Its writer may still be running, and would commit it a second time."""
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    for number in range(2):
+        tables.write(context, [{"n": number}])
+    shutil.rmtree(context.layout.snapshot_directory)
+    tables.write(context, [{"n": 2}])
+    for min_age, kind in ((3_600_000, RepairKind.BY_HAND), (0, RepairKind.LOST_COMMITS)):
+        plan = plan_repair(context, (RepairKind.LOST_COMMITS,), min_age)
+        assert {step.kind for step in plan.steps} == {kind} and bool(plan.commits) == (not min_age)
+
+
 def test_a_hint_without_any_history_is_deleted(tmp_path: Path) -> None:
     context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
     hint = Path(context.layout.latest_hint)
