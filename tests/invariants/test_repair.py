@@ -668,6 +668,22 @@ def test_wrong_file_indexes_are_no_longer_listed(tmp_path: Path, spoil: Callable
     assert latest is not None and all(not entry.file.extra_files for entry in context.manifests.live_entries(latest))
 
 
+def test_a_lost_file_and_a_wrong_index_of_one_bucket_are_repaired_together(tmp_path: Path) -> None:
+    options = {"file-index.bloom-filter.columns": "v", "file-index.in-manifest-threshold": "1 b", "write-only": "true"}
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for number in range(2):
+        tables.write(context, [{"k": number, "v": "x"}])
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    gone, other = sorted(context.manifests.live_entries(snapshot), key=lambda entry: entry.file.min_sequence_number)
+    bucket = Path(context.url) / "bucket-0"
+    (bucket / gone.file.file_name).unlink()
+    (bucket / other.file.extra_files[0]).write_bytes(b"no index")
+    plan = repaired(context)
+    assert {step.kind for step in plan.steps} == {RepairKind.DEAD_FILES, RepairKind.FILE_INDEX}
+    assert tables.rows(context) == [{"k": 1, "v": "x"}]
+
+
 def test_a_hint_is_no_reason_to_delete(tmp_path: Path) -> None:
     """Good history below a gap, and an EARLIEST above it: a copy of a table that was made by hand."""
     context = plain_table(tmp_path)

@@ -433,3 +433,13 @@ def test_a_cap_of_one_bucket_holds_back_none_for_good(tmp_path: Path) -> None:
     path.write_text("catalog: {caps: {buckets: 1}}")
     done = Catalog(str(tmp_path / "wh")).maintain(database="shop")
     assert [row.buckets for row in done] == [1, 1] and all(len(table.files()) == 1 for table in tables)
+
+
+def test_a_cap_on_runs_lowers_that_of_a_goal_and_never_raises_it() -> None:
+    def most_runs(more: str = "") -> int:
+        rules = policy(f"catalog: {{goal: balanced{more}}}")
+        merges = ServedTable("t", pytest.fail, rules).limited(CompactRequest("minor")).merges
+        assert merges is not None
+        return merges.goal.most_runs
+
+    assert most_runs(", caps: {runs: 3}") == 3 < most_runs() == most_runs(", caps: {runs: 100000}")
