@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -215,20 +215,27 @@ def _registered(
             views[named] = f"{_VIEW}{len(datasets)}"
             datasets.append(TableDataset(table, named.scan_options(), trace, tracking))
             connection.register(views[named], datasets[-1])
-            if named.version is None:
+            if not _needs_other_name(named, views):
                 _create_view(connection, named, views[named])
         dataset = datasets[int(views[named].removeprefix(_VIEW))]
         if dataset.tracking:
             tracked[id(node)] = [name for name in dataset.schema.names if name not in dataset.tracking]
-        if named.version is not None:
+        if _needs_other_name(named, views):
             node["alias"] = node["alias"] or named.parts[-1]
             node |= {"schema_name": "", "table_name": views[named], "at_clause": None}
             node["qualified_name"] = {"path": [views[named]]}
     HiddenColumns(tracking, tracked, functools.partial(_expression, connection)).hide_in(statement)
-    if not tracked and not any(named.version for named in views):
+    if not tracked and not any(_needs_other_name(named, views) for named in views):
         return query, describes_a_table(statement)
     rewritten = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
     return str(rewritten), describes_a_table(statement)
+
+
+def _needs_other_name(named: NamedTable, views: Iterable[NamedTable]) -> bool:
+    """Whether DuckDB takes the name for another table: its latest version, or one whose name differs only in case."""
+    if named.version is not None:
+        return True
+    return next(other for other in views if other.version is None and other.name.lower() == named.name.lower()) != named
 
 
 def _expression(connection: Any, text: str) -> dict[str, Any]:

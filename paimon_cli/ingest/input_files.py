@@ -127,11 +127,14 @@ class _Search:
         entries = self._matches(self._path) if is_glob else [named]
         if not entries:
             raise NoFiles(f"no input at {self._source}", "no file matches")
-        files: list[SourceFile] = []
+        files, met = list[SourceFile](), set[str]()
         for entry in sorted(entries, key=lambda e: e.path):
             self._check_above(entry.path)
             inside = self._files_inside(entry) if entry.is_directory else [entry]
             for file in inside:
+                if file.path in met:  # `**` matches a directory and what is in it
+                    continue
+                met.add(file.path)
                 if _is_pipe(self._storage, file.path):
                     files.append(self._from_pipe(file, is_named=file is named))
                     continue

@@ -130,9 +130,9 @@ def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
     try:
         if split.start:
             stream.seek(split.start)
-        left = split.length
+        left, is_first = split.length, not split.start
         while block := stream.read(PIECES.json_block_bytes if left is None else min(PIECES.json_block_bytes, left)):
-            if not split.start and left == split.length:
+            if is_first:
                 if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise BadInput(f"{split.name} is UTF-16", "it was read as UTF-8", "--encoding utf-16", source=split.name)
                 if begins_array(block):
@@ -140,9 +140,9 @@ def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
                     return
             if not block.endswith(b"\n"):
                 block += stream.readline()
-            size = len(block)
-            yield block.removeprefix(BYTE_ORDER_MARK) if not split.start and left == split.length else block
-            left = None if left is None else max(0, left - size)
+            left = None if left is None else max(0, left - len(block))
+            yield block.removeprefix(BYTE_ORDER_MARK) if is_first else block
+            is_first = False
     except (OSError, EOFError, LZMAError, NotAnArray) as problem:
         raise BadInput(f"cannot read {split.name}", str(problem), source=split.name) from problem
 

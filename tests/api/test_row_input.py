@@ -64,6 +64,8 @@ def test_rows_in_dicts_have_the_types_of_the_table(table: Table) -> None:
     first, second = table.to_arrow().to_pylist()
     assert first == {**row, "v": None, "f": pytest.approx(0.1), "m": [("x", 1)], "r": {"x": None, "y": "z"}, "p": Decimal("1.25")}
     assert set(second.values()) == {2, None}
+    table.write([{"k": 3}, {**row, "k": 4}], overwrite=True)
+    assert table.to_arrow().to_pylist()[1] == {**first, "k": 4}, "also a column that the first row lacks"
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,21 @@ def test_a_query_finds_the_settings_of_duckdb_locked(warehouse: Path, allow_file
     assert found == {**off, "enable_external_access": str(allow_files).lower(), "lock_configuration": "true"}
 
 
+def test_tables_whose_names_differ_in_case_are_two(tmp_path: Path) -> None:
+    """DuckDB takes their names for one."""
+    catalog = Catalog(str(tmp_path))
+    for name, ids in (("shop.orders", [1, 2]), ("shop.Orders", [2, 3, 4])):
+        catalog.create_table(name, columns=["id INT"]).write([{"id": id} for id in ids])
+
+    def counts(query: str) -> list[Any]:
+        return catalog.sql(query).to_arrow().to_pylist()
+
+    of_both = "(SELECT count(*) FROM shop.orders) AS small, (SELECT count(*) FROM shop.Orders) AS large"
+    assert counts(f"SELECT {of_both}") == [{"small": 2, "large": 3}]
+    assert counts("SELECT Orders.id FROM shop.Orders JOIN shop.orders AS o USING (id)") == [{"id": 2}]
+    assert counts("SELECT shop.orders.id + o.id AS both FROM shop.orders JOIN shop.Orders AS o USING (id)") == [{"both": 4}]
+
+
 def test_results_in_the_forms_of_libraries(warehouse: Path) -> None:
     def result() -> SqlResult:
         return Catalog(str(warehouse)).sql("SELECT min(id) AS least, count(*) AS n FROM shop.orders")

@@ -30,7 +30,7 @@ from paimon_cli.catalog.table_definition import numbered
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type, type_to_sql
-from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import BeingDropped, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_place import TablePlace
 from paimon_cli.metadata.table_schema import TableSchema
@@ -301,3 +301,20 @@ def test_another_number_of_buckets_is_warned_about_once_there_is_data(tmp_path: 
         warnings.simplefilter("always")
         assert Table.open(table.url).rescale().buckets == 4
         assert not by_rescale
+
+
+def test_a_table_that_another_engine_drops_meanwhile_does_not_come_back_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others delete the directory, and leave no mark of an end: then the new schema would be that of a new table."""
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    commit = type(context.schemas).commit
+
+    def after_the_drop(schemas: Any, schema: TableSchema) -> bool:
+        Path(context.layout.schema(0)).unlink()
+        return commit(schemas, schema)
+
+    monkeypatch.setattr(type(context.schemas), "commit", after_the_drop)
+    with pytest.raises(BeingDropped, match="was not changed"):
+        alter_table(context, [SetOption("num-levels", "3")])
+    assert not list((tmp_path / "t/schema").glob("schema-*"))

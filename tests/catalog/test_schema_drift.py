@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.catalog.schema_drift import wider_type
+from paimon_cli.catalog.column_changes import AlterColumn
+from paimon_cli.catalog.schema_drift import changes_to_follow, wider_type
 from paimon_cli.datatypes.column_cast import keeps_values
 from paimon_cli.datatypes.field_types import parse_sql_type
+from tests.ingest.input_files import schema_of
 
 DECIMALS = [f"DECIMAL({precision}, {scale})" for precision in (1, 3, 5) for scale in range(precision + 1)]
 ASCENDING = (
@@ -25,6 +27,14 @@ def test_a_column_gets_the_wider_of_two_types(types: tuple[str, ...]) -> None:
     for number, before in enumerate(parsed):
         for other, after in enumerate(parsed):
             assert wider_type(before, after) == (after if other > number else None)
+
+
+def test_columns_of_the_key_and_of_partitions_keep_their_types() -> None:
+    types = {"id": "INT NOT NULL", "dt": "INT NOT NULL", "v": "INT"}
+    schema = schema_of(types, primary_key=["id", "dt"], partition_by=["dt"])
+    found = {name: parse_sql_type("BIGINT") for name in types}
+    assert changes_to_follow(schema, found, frozenset(types)) == [AlterColumn(("v",), type=parse_sql_type("BIGINT"))]
+    assert changes_to_follow(schema, found, frozenset()) == [], "types that the source has not stated"
 
 
 @pytest.mark.parametrize("text", DECIMALS)

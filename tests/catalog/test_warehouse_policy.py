@@ -39,6 +39,19 @@ def test_a_changed_policy_counts_from_the_next_round_on(tmp_path: Path) -> None:
     assert goal() is None
 
 
+def test_the_users_own_rules_are_about_a_name_too(tmp_path: Path) -> None:
+    """By them it is known which tables share a budget, also tables that others serve."""
+    file = tmp_path / ".paimon-cli" / "policy.yaml"
+    file.parent.mkdir()
+    file.write_text(GOAL % "cost")
+    policies = Policies(Policy.read(b"databases: {shop: {budget: 1GB/day}}", "own"), pytest.fail)
+    policies.of(locate_table(str(tmp_path / "shop.db" / "orders")))
+    found = policies.about("shop.orders")
+    assert found.value(PolicyKey.GOAL) == "cost" and found.value(PolicyKey.BUDGET).size == 1 << 30
+    assert policies.about("shop.other").value(PolicyKey.BUDGET).size == 1 << 30
+    assert policies.about("web.orders").value(PolicyKey.BUDGET) is None
+
+
 def test_counts_of_reads_are_read_again_after_some_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, policies = locate_table(str(tmp_path / "shop.db" / "orders")), Policies(Policy(), pytest.fail)
     first = policies.reads(place)

@@ -65,8 +65,9 @@ def _decimal(rng: random.Random) -> Decimal:
         return Decimal(rng.randrange(1 - 10**37, 10**37) // 10 ** rng.randint(0, 37) * rng.choice((1, 10))).scaleb(-9)
 
 
-def test_columns_hash_like_single_rows() -> None:
-    """Over more rows than one block holds, in slices, with nulls between."""
+@pytest.mark.parametrize("has_nulls", [True, False])
+def test_columns_hash_like_single_rows(has_nulls: bool) -> None:
+    """Over more rows than one block holds, in slices, with nulls between: where nulls are filled, Arrow makes slices whole."""
     rng = random.Random(20)
     rows = 40_000
     cells: dict[str, list[Any]] = {
@@ -78,7 +79,7 @@ def test_columns_hash_like_single_rows() -> None:
         "DECIMAL(38, 9)": [_decimal(rng) for _ in range(rows)],
     }
     for values in cells.values():
-        for place in rng.sample(range(rows), rows // 10):
+        for place in rng.sample(range(rows), rows // 10) if has_nulls else ():
             values[place] = None
     types = [parse_type(text) for text in cells]
     columns = [values_to_arrow(values, t).slice(7) for values, t in zip(cells.values(), types, strict=True)]
@@ -86,6 +87,13 @@ def test_columns_hash_like_single_rows() -> None:
     chosen = [*range(7, 507), *range(32_700, 32_900), rows - 1]
     by_row = [hive_hash({text: values[i] for text, values in cells.items()}) for i in chosen]
     assert [int(hashes[i - 7]) for i in chosen] == by_row
+
+
+def test_decimals_hash_alike_where_the_lower_half_is_zero() -> None:
+    """There the negation of a number of 128 bits carries from one half to the other."""
+    t = parse_type("DECIMAL(38, 0)")
+    values = [Decimal(sign * factor * 2**64) for sign in (1, -1) for factor in (1, 3, 2**60)]
+    assert [int(one) for one in hive_hashes([values_to_arrow(values, t)], [t])] == [hive_hash({"DECIMAL": one}) for one in values]
 
 
 @pytest.mark.parametrize("text", ["INT", "BIGINT"])

@@ -130,3 +130,16 @@ def test_casts_of_decimals_keep_values_if_that_with_all_digits_stays(source: str
         target = parse_type(text)
         found = cast_column(values_to_arrow([greatest], wide), wide, target)
         assert keeps_values(wide, target) == (values_from_arrow(found, target) == [greatest]), text
+
+
+ROUNDED = {
+    "10:20:30.1234": "10:20:30.123",
+    "10:20:30.1235": "10:20:30.124",
+    "10:20:30.12349": "10:20:30.123",
+    "1:2:3.9996": "01:02:04",
+}
+
+
+@pytest.mark.parametrize(("text", "time"), ROUNDED.items())
+def test_the_fourth_digit_of_a_second_rounds_a_time(text: str, time: str) -> None:
+    assert _cast(text, parse_type("STRING"), parse_type("TIME(3)")) == time

@@ -204,3 +204,14 @@ def test_sound_files_are_read_as_python_reads_them(tmp_path: Path) -> None:
         with path.open("w", newline="") as file:
             csv.writer(file, lineterminator=chosen.choice(("\n", "\r\n"))).writerows([["id", "v"], *rows])
         assert [list(row) for row in _read(path)[0]] == rows
+
+
+def test_a_row_that_is_left_out_is_counted_once_however_many_batches_a_block_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PIECES, "batch_rows", 2)
+    rows = [f"{number},x" for number in range(8)]
+    rows[3:5] = ["3,x,y", '4,"x"y']
+    found, tally = _read(text_file(tmp_path, "id,v\n" + "\n".join(rows) + "\n", "a.csv"), skips=True)
+    assert [id for id, _ in found] == [*"012567"]
+    assert (tally.rows, tally.bad_rows, [fault.row for fault in tally.first]) == (6, 2, [4, 5])

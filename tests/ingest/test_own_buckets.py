@@ -10,6 +10,7 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.pieces import PIECES
 from tests.tables import data_files, live_files, make_table
 
 COLUMNS = {"id": "INT NOT NULL", "v": "INT"}
@@ -60,6 +61,12 @@ def test_nothing_is_left_of_an_input_of_other_buckets(table: Table) -> None:
     mine = table.scan(["id"]).to_arrow().column("id").to_pylist()
     done = table.write(ROWS.filter(pa.array([id in mine for id in range(100)])), bucket=[5, 6], other_buckets="skip")
     assert (done.snapshots, done.rows, done.other_bucket_rows) == ((), 0, len(mine))
+
+
+def test_rows_of_others_are_counted_in_all_batches(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "batch_rows", 10)
+    done = table.write(ROWS, bucket=[0, 1], other_buckets="skip")
+    assert done.rows + done.other_bucket_rows == 100 == done.rows_read + done.other_bucket_rows
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,14 @@ def test_files_keep_their_order_and_globs_are_sorted(tmp_path: Path) -> None:
     assert _names(tmp_path, "**/x.csv") == ["a/x.csv", "a/y/x.csv"]
 
 
+@pytest.mark.parametrize("pattern", ["**", "**/*", "**/**", "**/**/*.csv", "[ab]*"])
+def test_a_pattern_names_each_file_once(tmp_path: Path, pattern: str) -> None:
+    """`**` matches a directory as well as what is in it, and two of them match a file in several ways."""
+    _touch(tmp_path, "a/b/z.csv", "a/x.csv", "b.csv")
+    assert _names(tmp_path, pattern) == ["a/b/z.csv", "a/x.csv", "b.csv"]
+    assert _names(tmp_path, pattern, "b.csv") == ["a/b/z.csv", "a/x.csv", "b.csv", "b.csv"], "asked for twice"
+
+
 @pytest.mark.parametrize("odd", range(6))
 def test_rows_of_json_keep_their_order_whichever_block_is_read_line_by_line(
     tmp_path: Path, odd: int, monkeypatch: pytest.MonkeyPatch

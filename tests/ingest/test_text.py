@@ -192,6 +192,27 @@ def test_broken_json_lines(line: str, column: str, why: str, tmp_path: Path) -> 
     assert why in caught.value.why
 
 
+def test_each_fault_of_json_names_its_own_row(tmp_path: Path) -> None:
+    lines = ['{"k": 1}', "{", '{"k": 3, "v": 5}', '{"k": 4}', '{"k": "x"}']
+    source = FileRows((str(text_file(tmp_path, "\n".join(lines), "a.json")),))
+    (split,) = source.plan()
+    tally = IncomingRows(one_column("STRING"), source=source).find_faults(split)
+    assert [fault.row for fault in tally.first] == [2, 3, 5] and (tally.rows, tally.bad_rows) == (2, 3)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("line", ['[{"k": 2}]', '\ufeff{"k": 2}', "[1]"])
+def test_a_bad_line_is_one_also_where_a_block_begins(
+    line: str, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the beginning of a file says that it is an array, and only there is a byte order mark none of a line."""
+    monkeypatch.setattr(PIECES, "json_block_bytes", block_bytes)
+    source = text_file(tmp_path, f'{{"k": 1}}\n{line}\n', "a.json")
+    with pytest.raises(BadInput) as caught:
+        rows_of(IncomingRows(one_column("STRING")), source)
+    assert caught.value.what.startswith(f"{source}: row 2")
+
+
 def test_text_that_is_not_utf8_in_json(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="row 2"):
         rows_of(IncomingRows(one_column("STRING")), text_file(tmp_path, b'{"k":1}\n{"k":2,"v":"\xff"}\n', "a.json"))

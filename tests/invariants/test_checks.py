@@ -21,6 +21,7 @@ from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import violation as violations
 from paimon_cli.invariants.check import INVARIANTS, check_rows, check_table
+from paimon_cli.invariants.file_checks import StoredFiles, _file_violations
 from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.invariants.repair_steps import RepairKind
 from paimon_cli.invariants.row_checks import ColumnRanges
@@ -441,3 +442,14 @@ def test_a_bound_of_zero_covers_both_zeros(kind: str, values: list[float], low: 
     stats = SimpleStats(serialize_row([low], [field.type]), serialize_row([high], [field.type]), (0,))
     file = replace(data_file("f", rows=len(values)), value_stats=stats)
     assert [code for code, _ in ranges.differences(file, ())] == found
+
+
+def test_each_extra_file_is_looked_for(tmp_path: Path) -> None:
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    tables.write(context, [{"n": 1}])
+    version = Version(context, context.snapshots.get(1))
+    (live,) = version.fresh
+    (Path(version.file_path(live)).parent / "one.index").write_bytes(b"x")
+    two = replace(live, file=replace(live.file, extra_files=("one.index", "other.index")))
+    (found,) = _file_violations(version, two, StoredFiles(context), "PV012", "PV013")
+    assert found.code == "PV012" and "other.index is missing" in found.message

@@ -327,6 +327,18 @@ def test_the_command_for_a_young_lost_commit_makes_it_again(run: Run, tmp_path: 
     assert len(tables.rows(context)) == 3 and not plan_repair(context).steps
 
 
+def test_a_young_lost_commit_is_left_alone_even_if_it_is_asked_for(tmp_path: Path) -> None:
+    """Its writer may still be running, and would commit it a second time."""
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    for number in range(2):
+        tables.write(context, [{"n": number}])
+    shutil.rmtree(context.layout.snapshot_directory)
+    tables.write(context, [{"n": 2}])
+    for min_age, kind in ((3_600_000, RepairKind.BY_HAND), (0, RepairKind.LOST_COMMITS)):
+        plan = plan_repair(context, (RepairKind.LOST_COMMITS,), min_age)
+        assert {step.kind for step in plan.steps} == {kind} and bool(plan.commits) == (not min_age)
+
+
 def test_a_hint_without_any_history_is_deleted(tmp_path: Path) -> None:
     context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
     hint = Path(context.layout.latest_hint)
@@ -654,6 +666,22 @@ def test_wrong_file_indexes_are_no_longer_listed(tmp_path: Path, spoil: Callable
     assert tables.rows(context) == rows
     latest = context.snapshots.latest()
     assert latest is not None and all(not entry.file.extra_files for entry in context.manifests.live_entries(latest))
+
+
+def test_a_lost_file_and_a_wrong_index_of_one_bucket_are_repaired_together(tmp_path: Path) -> None:
+    options = {"file-index.bloom-filter.columns": "v", "file-index.in-manifest-threshold": "1 b", "write-only": "true"}
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for number in range(2):
+        tables.write(context, [{"k": number, "v": "x"}])
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    gone, other = sorted(context.manifests.live_entries(snapshot), key=lambda entry: entry.file.min_sequence_number)
+    bucket = Path(context.url) / "bucket-0"
+    (bucket / gone.file.file_name).unlink()
+    (bucket / other.file.extra_files[0]).write_bytes(b"no index")
+    plan = repaired(context)
+    assert {step.kind for step in plan.steps} == {RepairKind.DEAD_FILES, RepairKind.FILE_INDEX}
+    assert tables.rows(context) == [{"k": 1, "v": "x"}]
 
 
 def test_a_hint_is_no_reason_to_delete(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs import bucket_task, compact_outcome
 from paimon_cli.jobs.compact_job import run_compact
 from paimon_cli.jobs.compact_request import CompactRequest
-from paimon_cli.jobs.compact_summary import CompactionAccount
+from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.reclaim_job import Expired, Expiry
 from paimon_cli.jobs.service import budget, turn_steps
 from paimon_cli.jobs.service.compaction_service import _noted
 from paimon_cli.jobs.service.leases import Leases
+from paimon_cli.jobs.service.ledger_watcher import step_of
 from paimon_cli.jobs.service.shared_budgets import share_out
 from paimon_cli.jobs.service.table_round import RoundState, TableRound
 from paimon_cli.jobs.service.turn_steps import TurnDone
@@ -94,6 +95,12 @@ def test_a_lost_commit_counts_with_what_it_read_and_wrote(tmp_path: Path, monkey
         run_compact(context, request, LocalEngine(), NoProgress(), account=account)
     assert account.summary.buckets == 1 and account.summary.bytes_read == sizes[0]
     assert account.lost_read == sizes[1] and account.lost_written > 0
+
+
+def test_the_ledger_counts_what_came_to_nothing() -> None:
+    summary = CompactSummary(bytes_read=10, bytes_written=20)
+    step = step_of(TableRound("t", RoundState.TRY_AGAIN, summary, lost_read=3, lost_written=4))
+    assert (step.bytes_read, step.bytes_written) == (13, 24)
 
 
 def test_a_compaction_that_succeeds_loses_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service import service_turn, turn_steps
 from paimon_cli.jobs.service.budget import Budget
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, maintain, plan_maintenance
+from paimon_cli.jobs.service.maintenance import MaintainedTable, Quiet, RunLimits, _both, maintain, plan_maintenance
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.shared_budgets import share_out
 from paimon_cli.jobs.service.table_round import RoundState, TableRound
@@ -151,6 +152,7 @@ def test_a_partition_expires_only_if_the_table_says_so(shop: Shop) -> None:
         [expiring], LocalEngine(), Quiet(NoProgress), contextlib.nullcontext, None, RunLimits(shop.budget(), 60.0)
     )
     assert done.upkeep.partitions_expired == 1
+    assert done.expired_by == (context.snapshots.latest_id(),), "by which hooks know of it"
 
 
 def test_bytes_go_to_the_most_urgent_and_the_rest_is_named(shop: Shop) -> None:
@@ -252,6 +254,14 @@ def test_a_run_with_a_time_compacts_a_large_table_in_turns(shop: Shop, monkeypat
     assert (done.buckets, done.left_buckets, done.files_before) == (3, 0, 18)
     assert [s.commit_kind for s in map(context.snapshots.get, context.snapshots.ids())].count("COMPACT") >= 2
     assert done.snapshots_expired == context.snapshots.ids()[0] - 1 > 0, "in all turns together"
+
+
+def test_what_each_turn_has_cost_is_added_up() -> None:
+    one = TableRound("t", RoundState.COMPACTED, expired_by=(3,), upkeep_bytes=1, upkeep_seconds=2.0, lost_read=3, lost_written=4)
+    other = replace(one, state=RoundState.NOTHING, expired_by=(5,), upkeep_bytes=10)
+    both = _both(one, other)
+    assert both.expired_by == (3, 5)
+    assert (both.upkeep_bytes, both.upkeep_seconds, both.lost_read, both.lost_written) == (11, 4.0, 6, 8)
 
 
 def test_one_table_that_fails_keeps_no_other_from_its_care(shop: Shop) -> None:

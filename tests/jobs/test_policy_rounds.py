@@ -12,6 +12,8 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.service import next_round
@@ -101,6 +103,30 @@ def test_outside_its_windows_a_table_costs_no_request(tmp_path: Path) -> None:
     assert not any(requests.values())
     service.clock.millis = NOON + 10 * HOUR
     assert service.round() == RoundState.COMPACTED
+
+
+def test_what_is_known_of_a_table_is_told_outside_its_windows_too(tmp_path: Path) -> None:
+    service = Service(orders(tmp_path, buckets=4), policy("catalog: {windows: 00:00-13:00, caps: {buckets: 1}}"))
+    assert service.round() == RoundState.COMPACTED
+    service.clock.millis = NOON + 2 * HOUR
+    assert service.round() == RoundState.CLOSED
+    open_round, closed = (done.tables[0] for done in service.seen.rounds)
+    assert closed.figures == open_round.figures and closed.figures.buckets == 4
+    assert closed.left == open_round.left and closed.left.buckets == 3
+
+
+def test_what_is_known_of_a_table_is_told_of_a_look_that_failed_too(tmp_path: Path) -> None:
+    service = Service(orders(tmp_path), policy("catalog: {caps: {buckets: 1}}"))
+    service.round()
+
+    def unavailable() -> TableContext:
+        raise StorageUnavailable("the store does not answer", "")
+
+    service.service.tables = lambda: [ServedTable("shop.orders", unavailable)]
+    with pytest.raises(StorageUnavailable):
+        service.round()
+    planned, failed = (done.tables[0] for done in service.seen.rounds)
+    assert failed.figures == planned.figures and failed.figures.files
 
 
 def test_no_step_begins_after_the_window(tmp_path: Path) -> None:
@@ -407,3 +433,13 @@ def test_a_cap_of_one_bucket_holds_back_none_for_good(tmp_path: Path) -> None:
     path.write_text("catalog: {caps: {buckets: 1}}")
     done = Catalog(str(tmp_path / "wh")).maintain(database="shop")
     assert [row.buckets for row in done] == [1, 1] and all(len(table.files()) == 1 for table in tables)
+
+
+def test_a_cap_on_runs_lowers_that_of_a_goal_and_never_raises_it() -> None:
+    def most_runs(more: str = "") -> int:
+        rules = policy(f"catalog: {{goal: balanced{more}}}")
+        merges = ServedTable("t", pytest.fail, rules).limited(CompactRequest("minor")).merges
+        assert merges is not None
+        return merges.goal.most_runs
+
+    assert most_runs(", caps: {runs: 3}") == 3 < most_runs() == most_runs(", caps: {runs: 100000}")

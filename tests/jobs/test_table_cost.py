@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs.table_cost import Saving
 from tests.goldens import GOLDENS, Golden, golden_table
 
@@ -274,6 +275,18 @@ def test_health_and_report_tell_what_a_read_takes(table: Table) -> None:
     page = directory_of(table).parent / "page.html"
     table.report(str(page))
     assert f"On an object store it takes {read.requests} requests" in page.read_text()
+
+
+def test_a_read_fetches_each_file_of_vectors(tmp_path: Path) -> None:
+    options = {"bucket-key": "id", "deletion-vectors.enabled": "true"}
+    table = Table.create(str(tmp_path / "t"), columns=["id INT"], bucket=3, options=options)
+    table.write([{"id": number} for number in range(30)])
+    table.delete(where="id % 2 = 0")
+    buckets = bucket_files(table.context, table.context.snapshots.latest()).values()
+    files, vectors = (sum(len(found) for found in of) for of in zip(*((b.files, b.index_files) for b in buckets), strict=True))
+    costs = {cost.operation: cost for cost in table.cost().operations}
+    metadata = costs["idle hour"].reads // 12
+    assert vectors == 3 and costs["read"].reads == metadata + files + vectors
 
 
 def test_dropped_tables_count_as_trash(table: Table) -> None:

@@ -53,11 +53,13 @@ def test_no_commit_that_others_would_miss(key: str, tmp_path: Path) -> None:
     assert context.snapshots.latest() is None and data_files(context) == set()
 
 
-def test_deletion_vectors_are_not_switched_off_for_one_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("modifiable", ["false", "true"])
+def test_deletion_vectors_are_not_switched_off_for_one_write(modifiable: str, tmp_path: Path) -> None:
+    """Not even where `alter` may do it, after a look at all files."""
     table = golden_table("java-1.4", "deletion_vectors", tmp_path)
-    schema = TableContext.open(str(table)).schema
+    options = {**TableContext.open(str(table)).schema.options, "deletion-vectors.modifiable": modifiable}
     with pytest.raises(UsageError, match=r"deletion-vectors\.enabled"):
-        check_options_of_call(schema.options, {"deletion-vectors.enabled": "false"}, True)
+        check_options_of_call(options, {"deletion-vectors.enabled": "false"}, True)
 
 
 def test_tables_with_a_separate_data_directory_are_read_only(tmp_path: Path) -> None:

@@ -123,6 +123,14 @@ def test_bounds_of_numbers(sql: str, bounds: ColumnBounds, may_match: bool) -> N
     assert parse_predicate(sql, SCHEMA).may_match(known(i=bounds)) == may_match
 
 
+def test_the_only_value_of_a_column_is_not_all_that_it_holds() -> None:
+    """Index and statistics of a file say so: a value that all rows but one have."""
+    three = ColumnBounds(10, 0, 3, 3, exact=True)
+    predicate = parse_predicate("coalesce(i, 0) < k", SCHEMA)
+    for nulls, may_match in ((0, False), (1, True), (None, True)):
+        assert predicate.may_match(known(i=ColumnBounds(10, nulls, 5, 5, exact=True), k=three)) == may_match
+
+
 @pytest.mark.parametrize(
     ("sql", "may_match"),
     [

@@ -80,6 +80,16 @@ def test_the_end_of_a_block_raises_what_no_publication_has_raised(
         pass
 
 
+def test_the_end_of_a_block_raises_a_failure_after_one_that_was_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = LocalStorage()
+    fail_syncs(monkeypatch, lambda path: path.endswith(("/first", "/second")))
+    with pytest.raises(StorageUnavailable), storage.overlapping_writes():
+        storage.write_new(f"{tmp_path}/first", b"x")
+        with contextlib.suppress(StorageUnavailable):
+            storage.put_if_absent(f"{tmp_path}/snapshot", b"x")
+        storage.write_new(f"{tmp_path}/second", b"x")
+
+
 def test_outside_of_a_block_a_failure_belongs_to_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_syncs(monkeypatch, lambda path: path.endswith("/lost"))
     with pytest.raises(StorageUnavailable):

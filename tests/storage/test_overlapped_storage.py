@@ -157,6 +157,11 @@ def test_a_file_that_is_being_uploaded_is_visible_to_every_operation(
         storage.write_new(f"{bucket}/f/5", b"z")
         storage.delete_directory(f"{bucket}/f")
         assert storage.list_directory(f"{bucket}/f") == []
+        several = [f"{bucket}/f/{number}" for number in (6, 7, 8)]
+        for path in several:
+            storage.write_new(path, b"z")
+        storage.delete_many(several)
+        assert storage.list_directory(f"{bucket}/f") == []
 
 
 def test_the_end_of_a_block_waits_also_after_an_error(storage: OverlappedStorage, proxy: S3Proxy, bucket: str) -> None:

@@ -174,7 +174,7 @@ class CompactionService:
                 if self.examines:
                     self._known[table.name].findings = findings_about(table.name, found)
                     self._known[table.name].examine_millis = 0
-                self._note(failed_round(table.name, found), interval)
+                self._note(failed_round(table.name, found, self._known[table.name].last.figures), interval)
                 continue
             self._looked(found)
             if found.steps:
@@ -218,8 +218,10 @@ class CompactionService:
         """Whether all windows of the table are closed, so that not even a request is made; reported once."""
         if not table.policy.is_closed(self.clock.now_millis()):
             return False
-        if self._known[table.name].last.state != RoundState.CLOSED:
-            self._note(TableRound(table.name, RoundState.CLOSED), interval)
+        last = self._known[table.name].last
+        if last.state != RoundState.CLOSED:  # what was left before is left still
+            known = replace(TableRound(table.name, RoundState.CLOSED), figures=last.figures, left=last.left)
+            self._note(replace(known, beyond_budget=last.beyond_budget, beyond_caps=last.beyond_caps), interval)
         return True
 
     def _is_due(self, name: str) -> bool:

@@ -302,7 +302,9 @@ def _both(before: TableRound, done: TableRound) -> TableRound:
     summary: CompactSummary = replace(done.summary, **sums, rescaled_to=rescaled_to)
     is_kept = before.state == RoundState.COMPACTED or (before.state == RoundState.CLEANED and done.state == RoundState.NOTHING)
     state = before.state if is_kept and done.error is None else done.state
-    return replace(done, state=state, summary=summary, upkeep=before.upkeep + done.upkeep)
+    costs = ("expired_by", "upkeep_bytes", "upkeep_seconds", "lost_read", "lost_written")
+    spent = {name: getattr(before, name) + getattr(done, name) for name in costs}
+    return replace(done, state=state, summary=summary, upkeep=before.upkeep + done.upkeep, **spent)
 
 
 def plan_maintenance(

@@ -110,7 +110,7 @@ def failed_round(table: str, error: PaimonError, figures: BucketFigures = NO_BUC
         if isinstance(error, PASSING)
         else RoundState.FAILED
     )
-    return TableRound(table, state, error=error, figures=figures)
+    return TableRound(table, state, error=error, figures=NO_BUCKETS if state == RoundState.GONE else figures)
 
 
 def rounds_of_damage(damaged: Sequence[PaimonError]) -> list[TableRound]:
