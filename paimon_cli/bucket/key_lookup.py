@@ -157,9 +157,11 @@ class _RunLookup:
         path, kept = context.data_file_path(*bucket_id, file), context.cache.kept
         name = (path, context.schema.id)
         known = kept.facts.get(name) or KnownFile()
-        if kept.keeps_copies and (kept.copies.get(name) or known.rows_read >= file.row_count):
-            copy = kept.copies.get(name) or _copied(context, bucket_id, file)
+        copy: KeyCopy | None = kept.copies.get(name) if kept.keeps_copies else None
+        if copy is None and kept.keeps_copies and known.rows_read >= file.row_count:
+            copy = _copied(context, bucket_id, file)
             kept.copies.put(name, copy)
+        if copy is not None:
             return copy.positions(keys)
         blocks = known.blocks
         if blocks is None and file_format(file.file_name) == "parquet":

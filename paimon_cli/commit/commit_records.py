@@ -91,6 +91,13 @@ class CommitRecord:
         begun = layout.commit_record(f"{own}-after-{self.after}")
         return [begun] if self.snapshot is None else [begun, layout.commit_record(f"{own}-made-{self.snapshot}")]
 
+    def content(self, storage: Storage, layout: TableLayout) -> bytes:
+        """What its first file holds, which tells nothing if another process has just deleted it."""
+        try:
+            return storage.read_bytes(self.paths(layout)[0])
+        except FileNotFoundError:
+            return b""
+
     def is_of(self, user: str) -> bool:
         return self.digest == _digest(user)
 
@@ -162,8 +169,8 @@ def last_record(context: TableContext, user: str, oldest: int, latest: int) -> C
 def properties_of_record(context: TableContext, record: CommitRecord) -> Mapping[str, str] | None:
     """The properties that the commit of a record gave its snapshot; None if they are lost."""
     try:
-        content = json.loads(context.storage.read_bytes(record.paths(context.layout)[0]))
-    except (FileNotFoundError, ValueError, RecursionError):
+        content = json.loads(record.content(context.storage, context.layout))
+    except (ValueError, RecursionError):
         return None
     is_plain = isinstance(content, dict) and all(isinstance(text, str) for text in content.values())
     return content if is_plain else None
@@ -326,11 +333,22 @@ def open_records_above(context: TableContext, target: int) -> None:
 
 
 def copy_records(source: TableContext, target: TableLayout, up_to: int) -> None:
-    """Copy the complete records of snapshots up to `up_to` to a branch that contains these snapshots, or builds on them."""
+    """Copy the complete records of snapshots up to `up_to` to a branch that contains these snapshots, or builds on them.
+
+    What the branch has stays.
+    """
+    there = {file.path for file in _files(source.storage, target)}
     for record in all_records(source):
         if record.snapshot is not None and record.snapshot <= up_to:
-            for path in record.paths(target):
-                source.storage.overwrite(path, b"")
+            for path, content in copied_files(source, record, target):
+                if path not in there:
+                    source.storage.overwrite(path, content)
+
+
+def copied_files(source: TableContext, record: CommitRecord, target: TableLayout) -> list[tuple[str, bytes]]:
+    """The files of a copy of a record: their paths and what they hold, in the order of writing."""
+    begun, *made = record.paths(target)
+    return [(begun, record.content(source.storage, source.layout)), *((path, b"") for path in made)]
 
 
 def records_up_to(source: TableContext, up_to: int) -> list[CommitRecord]:

@@ -5,9 +5,10 @@ A service passes its caches of facts and copies from round to round, so that eac
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,19 +68,22 @@ class KeptFiles:
     facts: LruCache = field(default_factory=lambda: LruCache(PIECES.kept_fact_bytes))
     copies: LruCache = field(default_factory=lambda: LruCache(PIECES.kept_copy_bytes, lambda copy: copy.remove()))
     _scratch: ScratchDirectory | None = None
+    _numbers: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeptFiles, ()
 
     def new_copy(self, name: str) -> Path:
-        """The path for a new copy, in a directory that is deleted when the process ends."""
+        """The path for a new copy, in a directory that is deleted when the process ends. No other copy has it, also where a table
+        and its clone have files of one `name`: the content of a copy is read from its file as long as it is in use.
+        """
         from paimon_cli.storage.whole_file import ScratchDirectory  # only services need it
 
         with self._lock:
             if self._scratch is None:
                 self._scratch = ScratchDirectory("keys")
-        return self._scratch.path / name
+            return self._scratch.path / f"{next(self._numbers)}-{name}"
 
 
 class KnownFiles:

@@ -9,7 +9,7 @@ from typing import Any
 
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.warehouse_trash import check_new_site
-from paimon_cli.commit.commit_records import records_up_to
+from paimon_cli.commit.commit_records import copied_files, records_up_to
 from paimon_cli.errors import AlreadyExists, UsageError, undone_on_failure
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
@@ -119,6 +119,6 @@ def copy_records(copy: TableCopy, history: TableContext, up_to: int) -> None:
     layout = copy.layout.of_branch(history.branch)
     there = copy.names(layout.commit_user_directory)
     for record in records_up_to(history, up_to):
-        for path in record.paths(layout):
+        for path, content in copied_files(history, record, layout):
             if path.rpartition("/")[2] not in there:
-                copy.put(path, b"")
+                copy.put(path, content)

@@ -88,3 +88,11 @@ def test_rows_with_keys_would_not_be_merged_so_the_second_form_is_refused(tmp_pa
     table.drop_partition({"p": None})
     put(table, 6)
     assert keys(table) == [4, 6] and not table.verify("full").violations
+
+
+def test_an_overwrite_replaces_rows_with_keys_in_a_form_of_another_writer(tmp_path: Path) -> None:
+    keyed = {"primary_key": ["k", "p"], "bucket": 1, "options": {"primary-key.nullable": "true"}}
+    table = made(tmp_path, "DECIMAL(38, 10)", **keyed)
+    put_foreign(table, 1)
+    put(table, 2, overwrite=True)
+    assert keys(table) == [2] and not table.verify("full").violations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -402,8 +403,24 @@ def test_a_service_copies_keys_once_it_has_read_them_all(
     assert places(context, files, keys.slice(50, 2)) == {
         text: wanted[text] for text in key_texts(context, keys.slice(50, 2)) if text in wanted
     }
+    assert copy.path.exists(), "it is kept as long as it is used"
     kept.copies.put("other", replace(copy, path=tmp_path / "none", size=PIECES.kept_copy_bytes))
     assert kept.copies.get(name) is None and not copy.path.exists()
+
+
+def test_a_table_and_its_clone_have_copies_of_their_own(tmp_path: Path) -> None:
+    """Their files have the same names, and a copy is read from its file while a service looks keys up."""
+    kept = KeptFiles(keeps_copies=True)
+    context = replace(table_of(tmp_path / "t", ["INT"]), cache=FileCache(kept))
+    rows: list[Row] = [{"k0": number, "v": "x"} for number in range(40)]
+    files, keys = written(context, rows, 1), asked_for(context, rows)
+    shutil.copytree(tmp_path / "t", tmp_path / "clone")
+    both = context, replace(TableContext.open(str(tmp_path / "clone")), cache=FileCache(kept))
+    for each in both:
+        for _ in range(3):
+            assert len(places(each, files, keys)) == 40
+    copies = [kept.copies.get((each.data_file_path(*BUCKET, files[0]), each.schema.id)) for each in both]
+    assert len({copy.path for copy in copies}) == 2 and all(copy.path.exists() for copy in copies)
 
 
 def index_regions(path: Path) -> list[tuple[int, int]]:

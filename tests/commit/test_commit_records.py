@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,7 @@ import pytest
 
 from paimon_cli.commit.commit_records import MAX_OLD_FILES, CommitRecord, all_records, needless, records_of, records_up_to
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity, last_commit
 from paimon_cli.commit.outcome import CommitResult
 from paimon_cli.errors import Conflict, PaimonError, Refused
 from paimon_cli.history.table_context import TableContext
@@ -456,6 +456,27 @@ def test_branches_and_their_records(tmp_path: Path) -> None:
     assert append(context, "again", CommitIdentity("job", 8)).already_committed
     create_branch(context, "renamed", snapshot_id=context.snapshots.ids()[-1])
     assert not append(context.at_branch("renamed"), "new", CommitIdentity("job", 9)).already_committed
+
+
+def how_far(context: TableContext) -> Mapping[str, str] | None:
+    last = last_commit(context, JOB.user)
+    return None if last is None else last.properties
+
+
+def test_records_of_a_branch_say_how_far_a_user_has_come(tmp_path: Path) -> None:
+    """An ingest goes on from there, also where the snapshot of its last commit is not in the branch, or has expired."""
+    context = foreign_table(tmp_path / "t")
+    append(context, "mine", replace(JOB, properties=(("read", "5"),)))
+    others_commit(context)
+    create_branch(context, "dev", snapshot_id=context.snapshots.ids()[-1])
+    branch = context.at_branch("dev")
+    assert how_far(branch) == {"read": "5"}
+    for record in record_files(branch):
+        record.write_bytes(b"")  # as earlier versions have copied it
+    others_commit(branch)
+    fast_forward(context, plan_fast_forward(context, "dev"), delete_files(context))
+    move_on(context)
+    assert how_far(context) == {"read": "5"}
 
 
 def test_a_branch_that_begins_with_the_very_snapshot_of_a_commit_knows_it(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.snapshot_publish import rewrite_snapshot
 from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.local_storage import LocalStorage
@@ -233,3 +235,17 @@ def test_a_history_that_cannot_be_read_after_the_put_is_no_refusal(tmp_path: Pat
         Committer(make_table(tmp_path / "t", storage=storage)).commit([message("mine")], ME)
     newer.write_bytes(storage.sound)
     assert live_names(make_table(tmp_path / "t")) == ["after@0", "before@0", "mine@0"]
+
+
+def test_a_snapshot_is_rewritten_only_as_it_was_read_and_below_another(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    for name in ("a", "b"):
+        Committer(context).commit([message(name)], ME)
+    path = Path(context.layout.snapshot(1))
+    before = path.read_bytes()
+    rewritten = partial(rewrite_snapshot, context.storage, context.layout, 1)
+    assert not rewritten(b"what another job has replaced", b"new") and path.read_bytes() == before
+    assert rewritten(before, b"new") and path.read_bytes() == b"new"
+    Path(context.layout.snapshot(2)).unlink()
+    assert not rewritten(b"new", b"newer") and not path.exists(), "both had expired"
+    assert not rewritten(b"new", b"newer")

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from paimon_cli.compact import bucket_counts
-from paimon_cli.compact.bucket_counts import MOST_WAYS, SETTLED_MILLIS, CountDecision, decide_counts
-from paimon_cli.history.live_files import BucketFiles
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
+from paimon_cli.compact.bucket_counts import (
+    MOST_WAYS,
+    SETTLED_MILLIS,
+    CountDecision,
+    countable_partitions,
+    decide_counts,
+)
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.history.live_files import BucketFiles, LazyBuckets
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, EntryKind, ManifestEntry, SimpleStats
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.table_options import MB
 from paimon_cli.storage.injected import local_wall_clock
+from tests.commit.commit_tables import data_file
 from tests.tables import make_table
 
 GB = 1024 * MB
@@ -105,3 +115,26 @@ def test_many_versions_of_the_same_rows_are_no_growth(tmp_path: Path) -> None:
     merged = DataFileMeta("m", 1, 1000, b"", b"", stats, stats, 0, 0, 0, 5)
     (decision,) = decide_counts(context, {EMPTY_ROW: [BucketFiles(EMPTY_ROW, 0, 1, (*files, merged))]})
     assert decision.new_buckets == 16 and "1,000 rows in one sorted run" in decision.reason
+
+
+def test_partitions_that_are_still_written_are_old_once_one_of_their_files_is(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-2)
+    now = local_wall_clock(context.clock.now_millis())
+    files = tuple(replace(data_file("f"), creation_time_millis=now - age) for age in (SETTLED_MILLIS, 0))
+    for held, expected in ((files, 1), (files[1:], 8)):
+        (decision,) = decide_counts(context, {EMPTY_ROW: [BucketFiles(EMPTY_ROW, number, 8, held) for number in range(8)]})
+        assert decision.new_buckets == expected
+
+
+def test_partitions_with_files_of_two_counts_are_left_alone() -> None:
+    """Splitting a bucket takes the count of all of its partition's files from the first one."""
+    counts = {
+        (b"mixed", 0): 2,
+        (b"mixed", 1): 4,
+        (b"plain", 0): 2,
+        (b"plain", 1): 2,
+        (b"waiting", POSTPONE_BUCKET): POSTPONE_BUCKET,
+    }
+    entries = [ManifestEntry(EntryKind.ADD, *bucket_id, total, data_file("f")) for bucket_id, total in counts.items()]
+    found = countable_partitions(LazyBuckets(FileTable.of_entries(entries), {}))
+    assert {partition: [bucket.bucket for bucket in buckets] for partition, buckets in found.items()} == {b"plain": [0, 1]}

@@ -229,6 +229,17 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert data_files(context) == files
 
 
+def test_rows_of_other_buckets_are_noticed_where_buckets_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table(tmp_path / "t", {}, bucket=4)
+    put(context, 2, 1)
+    _, odd = regroup_tasks(list(state(context).values()), 2, 1, new_stamp(context), merges=False)
+    files = data_files(context)
+    monkeypatch.setattr(bucket_regrouper, "row_buckets", lambda *given: np.minimum(row_buckets(*given), 0))
+    with pytest.raises(DamagedFile, match="holds rows of other buckets"):
+        regroup_buckets(context, odd)
+    assert data_files(context) == files
+
+
 def test_a_lost_row_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table(tmp_path / "t", {}, bucket=1)
     put(context, 2, 2)

@@ -57,3 +57,11 @@ def test_lists_of_a_branch_are_no_proof_for_main(tmp_path: Path) -> None:
     for number in range(3):
         tables.write(context.at_branch("side"), [{"n": number}])
     assert proof(context, "7") is None
+
+
+def test_lists_of_main_are_no_proof_for_a_branch(tmp_path: Path) -> None:
+    context = appended(tmp_path / "t", 0)
+    Table.open(context.url).branches.create("side")
+    for number in range(3):
+        tables.write(context, [{"n": number}])
+    assert proof(context.at_branch("side"), "7") is None

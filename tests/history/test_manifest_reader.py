@@ -266,6 +266,16 @@ def test_of_other_partitions_most_entries_are_left_out(
     assert len(some) < len(entries) / 2 and [some.count(day) for day in days[3:5]] == [400, 400]
 
 
+def test_what_was_read_for_some_partitions_is_not_kept_as_the_whole(tmp_path: Path) -> None:
+    context = make_table(tmp_path, partitioned=True)
+    days = [partition(f"2024-{month:02}-01") for month in (1, 2, 3)]
+    entries = [ManifestEntry(EntryKind.ADD, day, 0, 2, data_file(f"{number:04}")) for day in days for number in range(150)]
+    metas = MetadataWriter(context).manifests(entries)
+    reader = ManifestReader(context.storage, context.layout, threads=1)
+    assert 150 <= sum(map(len, reader.tables(metas, [days[1]]))) < 450
+    assert sum(map(len, reader.tables(metas))) == 450
+
+
 def test_caches_do_not_affect_equality_of_readers(tmp_path: Path) -> None:
     context = commits(tmp_path, 1)
     readers = [ManifestReader(context.storage, context.layout) for _ in range(2)]

@@ -22,6 +22,7 @@ from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, StorageUnava
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.hash_indexes import hashes_of
 from paimon_cli.invariants.lost_commits import _entries
 from paimon_cli.invariants.repair_plan import plan_repair
@@ -288,6 +289,22 @@ def test_commits_whose_rows_were_compacted_before_they_expired_are_not_lost(tmp_
         Table.open(context.url).compact(strategy="full", partition={"p": partition})
     for number in range(1, 5):
         Path(context.layout.snapshot(number)).unlink()
+    assert plan_repair(context, ("lost-commits",)).steps == []
+
+
+def test_commits_of_which_changelogs_are_kept_are_not_lost(tmp_path: Path) -> None:
+    """The changelogs keep the files of expired commits, which no manifest of a snapshot names any more."""
+    retained = {"changelog.num-retained.max": "40", "snapshot.num-retained.max": "1", "snapshot.num-retained.min": "1"}
+    options = {"write-only": "true", **retained}
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options=options)
+    for number in range(3):
+        tables.write(context, [{"k": number}])
+    table = Table.open(context.url)
+    table.compact(strategy="full")
+    table.compact_manifests()
+    table.expire(retain_max=1, retain_min=1)
+    kept = ChangelogHistory(context.storage, context.layout).all()
+    assert [len(context.manifests.delta_entries(changelog)) for changelog in kept][:3] == [1, 1, 1]
     assert plan_repair(context, ("lost-commits",)).steps == []
 
 

@@ -171,3 +171,14 @@ def test_the_greatest_number_is_noted_where_java_begins_with_it_and_always_raise
         file.max_sequence_number for bucket in bucket_files(context, context.snapshots.get(4)).values() for file in bucket.files
     )
     assert noted == [7, 9, 9, 9] and greatest == 9
+
+
+def test_the_greatest_number_is_that_of_all_buckets_where_none_is_noted_yet(tmp_path: Path) -> None:
+    """Java numbers new rows of every bucket from it on, and a lower number would lose against older rows."""
+    columns = {"p": "INT NOT NULL", "k": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["p", "k"], ["p"], options={"write-only": "true"})
+    write(context, [{"p": 0, "k": key} for key in range(20)])
+    Table.open(context.url).alter.set({"write.sequence-number-init-mode": "snapshot"})
+    context = TableContext.open(context.url)
+    write(context, [{"p": 1, "k": 0}])
+    assert context.snapshots.get(2).greatest_sequence_number == 19

@@ -172,6 +172,28 @@ def test_what_was_written_after_the_stale_commit_stays_newer(tmp_path: Path, is_
     assert found(mended(context)) == expected(values | {30: None, 31: None})
 
 
+def test_stale_commits_are_moved_in_the_order_of_their_snapshots(tmp_path: Path) -> None:
+    """Their writers read the same snapshot, so the numbers of the later ones may be lower."""
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 50)])
+    later = [prepared(context, [row(k, "later")]) for k in range(20, 26)]
+    rescale(context)
+    for commit in (late, *later):
+        commit()
+    values: dict[int, str | None] = {k: "late" for k in range(10, 50)} | {k: "later" for k in range(20, 26)}
+    assert found(mended(context)) == expected(values)
+
+
+def test_keys_that_were_written_since_to_another_partition_are_others(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    late = prepared(context, [row(k, "late") for k in range(10, 20)])
+    rescale(context)
+    late()
+    write_unchecked(TableContext.open(context.url), [row(k, "after", "b") for k in range(10, 15)])
+    now = expected({k: "late" for k in range(10, 20)})
+    assert found(mended(context)) == [(p, k, "after" if p == "b" and 10 <= k < 15 else v) for p, k, v in now]
+
+
 def write_unchecked(context: TableContext, given: Sequence[Row]) -> None:
     """A writer that knows the new count; ours would refuse the partition once a stale file is in it."""
     prepared(context, given)()
@@ -191,10 +213,11 @@ def test_rows_of_an_append_table_are_moved_without_those_that_are_marked(tmp_pat
 
 def test_engines_that_need_all_rows_in_order(tmp_path: Path) -> None:
     context = made(tmp_path, {"merge-engine": "partial-update"})
-    late = prepared(context, [row(k, "late", n=None) for k in range(10, 20)])
+    commits = [prepared(context, [row(k, value, n=None) for k in range(10, 20)]) for value in ("late", "later")]
     rescale(context)
-    late()
-    assert found(mended(context)) == expected({k: "late" for k in range(10, 20)})
+    for commit in commits:
+        commit()
+    assert found(mended(context)) == expected({k: "later" for k in range(10, 20)})
 
 
 def test_rows_that_cannot_be_put_in_order_stay_where_they_are(tmp_path: Path) -> None:

@@ -103,6 +103,15 @@ def test_files_that_cannot_differ_or_match_are_left_out(tmp_path: Path) -> None:
     assert (one.counts.manifests_skipped, one.counts.partitions_skipped, one.counts.files_skipped_by_partition) == (4, 1, 1)
 
 
+def test_records_that_wait_are_those_of_the_partitions_that_are_read(tmp_path: Path) -> None:
+    options = {"write-only": "true", "deletion-vectors.enabled": "true"}
+    context = make_table(tmp_path / "t", {"p": "INT NOT NULL", **COLUMNS}, ["p", "k"], ["p"], options=options)
+    for counts in ({1: 1}, {1: 2, 2: 5}):
+        write(context, [{"p": p, "k": k, "v": "a"} for p, count in counts.items() for k in range(count)])
+    old, new, one = context.snapshots.get(1), context.snapshots.get(2), parse_predicate("p = 1", context.schema)
+    assert [plan_difference(context, old, new, where).counts.waiting_records for where in (None, one)] == [8, 3]
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (5, 3), (20, 30)])
 def test_rescaled_buckets_are_compared_together(tmp_path: Path, before: int, after: int) -> None:
     columns = {"p": "INT NOT NULL", **COLUMNS}

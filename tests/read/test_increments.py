@@ -15,7 +15,7 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
-from paimon_cli.read.increments import IncrementRange, increment_context, plan_increment
+from paimon_cli.read.increments import IncrementRange, increment_context, plan_increment, waiting_changes
 from paimon_cli.read.split_reader import read_split
 from tests.goldens import GOLDENS, Golden, expected_rows, golden, golden_table
 from tests.pieces import injected
@@ -61,6 +61,16 @@ def test_every_version_comes_and_compactions_bring_nothing(tmp_path: Path) -> No
     assert changes(context, "3", "4") == [] == changes(context, "5")
     create_tag(context, "two", 2)
     assert changes(context, "two", "5") == [deleted, c]
+
+
+def test_changes_wait_only_at_the_end_of_the_history(tmp_path: Path) -> None:
+    """A compaction writes those of earlier snapshots, too, and then they are no changes of these."""
+    options = {"write-only": "true", "changelog-producer": "lookup"}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=options)
+    for key in (1, 2):
+        write(context, [{"k": key, "v": "a"}])
+    ranges = [IncrementRange.of(context, "0", end) for end in ("1", "2")]
+    assert [waiting_changes(context, chosen, chosen.mode(context, "auto"), None) for chosen in ranges] == [0, 2]
 
 
 def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.bucket import data_file_reader
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.read.difference import plan_difference
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.sql.predicate import parse_predicate
@@ -62,3 +64,18 @@ def test_counting_append_tables(tmp_path: Path) -> None:
         plan = plan_scan(context, context.snapshots.latest())
         read = sum(b.num_rows for s in plan.splits for b in read_split(context, s, context.schema.field_names))
         assert sum(count_split(context, s) for s in plan.splits) == read > 0
+
+
+def test_counting_what_differs_in_append_tables(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    for rows in (5, 1):
+        write(context, [{"n": number} for number in range(rows)])
+    plan = plan_difference(context, context.snapshots.get(1), context.snapshots.get(2))
+    assert [count_split(context, split) for split in plan.splits] == [1]
+
+
+def test_counting_leaves_out_what_vectors_mark(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    write(context, [{"n": number} for number in range(5)])
+    Table.open(context.url).delete("n = 3")
+    assert [count_split(context, split) for split in plan_scan(context, context.snapshots.get(2)).splits] == [4]

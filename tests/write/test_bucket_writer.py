@@ -15,7 +15,7 @@ import pytest
 from paimon_cli.errors import FilesConflict, StorageUnavailable
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
+from paimon_cli.metadata.data_file import DELETION_VECTORS, EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges, IndexFileMeta
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.write.bucket_writer import BucketTree, Compactions, InThisThread
 from tests.commit.commit_tables import data_file, make_table
@@ -190,6 +190,30 @@ def test_what_is_dropped_is_deleted_and_not_in_the_message(tmp_path: Path) -> No
     message = tree.message(1)
     assert tree.compaction_lost is not None and message.compact == FileChanges()
     assert [file.file_name for file in message.append.added] == ["b"] and sorted(storage.deleted) == ["changes", "made"]
+
+
+def test_index_files_of_compactions_replace_each_other_and_go_when_they_are_dropped(tmp_path: Path) -> None:
+    """The second compaction replaces the vectors of the first one; for the third one, another job was faster."""
+    storage = Deletions()
+    context = replace(make_table(tmp_path, {"deletion-vectors.enabled": "true"}), storage=storage)
+    start, first, second = (IndexFileMeta(DELETION_VECTORS, name, 1, 1) for name in ("start", "first", "second"))
+    steps = iter([(start, first), (first, second)])
+
+    def merge(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
+        if (step := next(steps, None)) is None:
+            raise FilesConflict("another job was faster")
+        removed, added = bucket.files[-1:], (bucket.files[-1].upgraded(bucket.files[-1].level + 1),)
+        return CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed, added, (), step[1:], step[:1]))
+
+    bucket = BucketFiles(EMPTY_ROW, 0, 2, (data_file("upper", level=4), data_file("a")), (start,))
+    tree = BucketTree(context, bucket, Compactions(context, merge, InThisThread()))
+    tree.compact()
+    tree.compact()
+    message = tree.message(1)
+    assert (message.compact.removed_indexes, message.compact.added_indexes) == ((start,), (second,))
+    assert (message.read_index_files, message.read_upper_files, storage.deleted) == (("start",), ("upper",), ["first"])
+    tree.compact()
+    assert tree.message(1).compact == FileChanges() and storage.deleted == ["first", "second"]
 
 
 def test_a_tree_without_compactions_only_grows(tmp_path: Path) -> None:
