@@ -102,21 +102,19 @@ class CopyPlan:
     ) -> Iterator[CopyPortion]:
         """The snapshots of these ids with the files that they need beside the snapshots in `held`, which grows.
 
-        A snapshot that has expired, or is not `wanted`, is left out. One is copied as a change of the one before if the table has
-        that, too: what only the copy has may be what a fast-forward has replaced. `has_branches`: whether the copy has branches,
-        which may have the files of the main branch, too: after a fast-forward.
+        A snapshot that has expired, or is not `wanted`, is left out. `has_branches`: whether the copy has branches, which may
+        have the files of the main branch, too: after a fast-forward.
         """
-        portion, before = CopyPortion(), 0
+        portion = CopyPortion()
         may_exist = has_branches or self._history.branch != MAIN_BRANCH or (bool(held) and not self._knows)
         for version in self._read(numbers):
             if wanted is not None and not wanted(version):
                 continue
-            number = version.snapshot.id - 1
-            if number in held and (number == before or self._history.snapshots.exists(number)):
+            if version.snapshot.id - 1 in held:
                 self._add(portion, version, self._changes(version.snapshot, portion), may_exist=may_exist)
             else:
                 self.add_state(portion, version)
-            held.add(before := version.snapshot.id)
+            held.add(version.snapshot.id)
             if portion.count >= PIECES.copied_portion_files:
                 yield portion
                 portion = CopyPortion()
