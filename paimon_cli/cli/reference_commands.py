@@ -222,7 +222,7 @@ def fast_forward(
 def _headline(plan: FastForwardPlan) -> str:
     if plan.is_needless:
         return f"main already has all snapshots of branch {plan.branch}"
-    lost = f", {counted(len(plan.discarded_ids), 'snapshot')} of main dropped" if plan.discarded_ids else ""
+    lost = f", {counted(len(plan.removed_ids), 'snapshot')} of main dropped" if plan.removed_ids else ""
     return f"{counted(len(plan.added), 'snapshot')} of branch {plan.branch} added{lost}"
 
 

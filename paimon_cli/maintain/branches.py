@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_records import copy_records, open_records_above
 from paimon_cli.commit.snapshot_publish import publish_again, replace_snapshot
-from paimon_cli.errors import AlreadyExists, Conflict, NotFound, NotSupported, UsageError, cleaning_up
+from paimon_cli.errors import AlreadyExists, Conflict, DamagedFile, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
@@ -16,7 +17,7 @@ from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.file_deletion import DeleteFiles
 from paimon_cli.maintain.named_files import FileToDelete
-from paimon_cli.maintain.needed_files import all_ids
+from paimon_cli.maintain.needed_files import SharedManifests, all_ids
 from paimon_cli.maintain.removed_versions import (
     FAST_FORWARD,
     DiscardedVersions,
@@ -30,6 +31,7 @@ from paimon_cli.maintain.removed_versions import (
 from paimon_cli.maintain.retention import keep_for_backups
 from paimon_cli.maintain.rollback import remove_snapshots
 from paimon_cli.maintain.tags import snapshot_and_holder, text_within_tag
+from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
@@ -174,7 +176,9 @@ class FastForwardPlan:
 
     `common`: the newest snapshot in both histories, None if there is none. `added`: later snapshots of the branch;
     `discarded_ids`: later snapshots of main. `tags`: those to copy from the branch; `dropped_tags`: those of discarded snapshots.
-    `schemas`: those that only the branch has; `dropped_schemas`: those that only main has.
+    `schemas`: those that only the branch has; `dropped_schemas`: those that only main has. `false_neighbour`: main's snapshot
+    with the number before the branch's first one, if this was built on another. It goes without its files: numbers that follow
+    each other mean that one snapshot was built on the other, to backups, to the expiry of other branches and to streams.
     """
 
     branch: str
@@ -186,14 +190,20 @@ class FastForwardPlan:
     schemas: tuple[int, ...]
     dropped_schemas: tuple[int, ...]
     discarded: DiscardedVersions = field(repr=False)
+    false_neighbour: int | None = None
 
     @property
     def is_needless(self) -> bool:
-        return not (self.added or self.discarded_ids or self.schemas or self.dropped_schemas or self.discarded.unfinished)
+        return not (self.added or self.removed_ids or self.schemas or self.dropped_schemas or self.discarded.unfinished)
 
     @property
     def discards(self) -> bool:
-        return bool(self.discarded_ids or self.dropped_schemas)
+        return bool(self.removed_ids or self.dropped_schemas)
+
+    @property
+    def removed_ids(self) -> tuple[int, ...]:
+        """All snapshots of main that go."""
+        return self.discarded_ids if self.false_neighbour is None else (self.false_neighbour, *self.discarded_ids)
 
 
 def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
@@ -227,15 +237,36 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
         schemas,
         dropped_schemas,
         discarded_versions(main, FAST_FORWARD, snapshots, [snapshot for snapshot in snapshots if snapshot.id - 1 not in ours]),
+        _false_neighbour(main, branch.snapshots.get(theirs[0])),
     )
+
+
+def _false_neighbour(main: TableContext, first: Snapshot) -> int | None:
+    """The id of main's snapshot before the branch's `first` one, if that was built on another, which has expired. Also after a
+    fast-forward that was killed before it removed this one.
+    """
+    before = None if first.id == 1 or isinstance(main.storage, ServesVersions) else main.snapshots.find(first.id - 1)
+    if before is None:
+        return None
+    with contextlib.suppress(DamagedFile, NotFound):
+        return None if _follows(SharedManifests(main), before, first) else before.id
+    return None  # what cannot be read is left as it is
+
+
+def _follows(manifests: SharedManifests, before: Snapshot, snapshot: Snapshot) -> bool:
+    """Whether the changes of a snapshot lead from the files of the one before it to its own."""
+    changes = manifests.delta(snapshot)
+    added, deleted = ({e.identity for e in changes if (e.kind == EntryKind.ADD) is is_new} for is_new in (True, False))
+    older = {entry.identity for entry in manifests.live(before)}
+    return {entry.identity for entry in manifests.live(snapshot)} == (older - deleted) | (added - deleted)
 
 
 def files_removed_by_fast_forward(main: TableContext, plan: FastForwardPlan) -> list[FileToDelete]:
     """All files that a fast-forward removes."""
+    snapshots = [FileToDelete(main.layout.snapshot(number), "snapshot") for number in plan.removed_ids]
     if not (plan.discarded_ids or plan.discarded.unfinished):
-        return []
+        return snapshots
     needed = needed_up_to(main, plan.discarded_ids[0] - 1 if plan.discarded_ids else None)
-    snapshots = [FileToDelete(main.layout.snapshot(number), "snapshot") for number in plan.discarded_ids]
     tags = [FileToDelete(main.layout.tag(name), "tag") for name in plan.dropped_tags]
     return [*snapshots, *tags, *plan.discarded.files_to_delete(main, needed)]
 
@@ -263,13 +294,10 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     else:
         record = None
         _go_forward(main, branch, plan)
+    if plan.false_neighbour is not None:
+        storage.delete(main.layout.snapshot(plan.false_neighbour))
     copy_records(branch, main.layout, all_ids(branch)[-1])
-    for name in plan.tags:
-        content = branch.tags.content(name)
-        if content is not None and Tag.from_json(content, branch.layout.tag(name)):
-            storage.overwrite(main.layout.tag(name), content)
-    for name in plan.dropped_tags:
-        storage.delete(main.layout.tag(name))
+    _take_tags(main, branch, plan)
     for number in plan.dropped_schemas:
         storage.delete(main.layout.schema(number))
     present = all_ids(main)
@@ -282,6 +310,15 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     count = delete_named_first(plan.discarded.files_to_delete(main, needed_up_to(main)), delete)
     finish_removals(main, record, plan.discarded)
     return count
+
+
+def _take_tags(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
+    for name in plan.tags:
+        content = branch.tags.content(name)
+        if content is not None and Tag.from_json(content, branch.layout.tag(name)):
+            main.storage.overwrite(main.layout.tag(name), content)
+    for name in plan.dropped_tags:
+        main.storage.delete(main.layout.tag(name))
 
 
 def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:

@@ -41,6 +41,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_text import counted
 from paimon_cli.storage.capabilities import remove_empty_directory
 from paimon_cli.storage.deletions import Deletions
+from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.storage.threads import in_parallel
 
 OnRead = Callable[[int], None]
@@ -78,19 +79,22 @@ class ExpiryPlan:
         return (*self.resurrected, *(snapshot.id for snapshot in self.snapshots))
 
     def data_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
-        """Dead files and changelog files that nothing protects. Of tags, only the nearest older one can need a dead file."""
+        """Dead files and changelog files that nothing protects. Of tags, only the nearest older one can need a dead file, and
+        those of another history after a fast-forward (`_StrangeTags`).
+        """
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
         tag_ids = [tag.id for tag in tags]
         manifests = SharedManifests(context)
-        nearest, alive = -1, set[FileKey]()
+        nearest, alive, strange = -1, set[FileKey](), _StrangeTags(tags, manifests)
         for number, entries in self.dead.items():
             tag_index = bisect_left(tag_ids, number) - 1
             if tag_index >= 0 and tag_index != nearest and entries:
                 nearest, alive = tag_index, {key_of_file(entry) for entry in manifests.live(tags[tag_index])}
             for entry in entries:
                 key = key_of_file(entry)
-                if key not in now.elsewhere.data and (tag_index < 0 or key not in alive):
-                    yield from data_files_to_delete(context, entry, "data")
+                if key in now.elsewhere.data or (tag_index >= 0 and (key in alive or strange.need(entry, tag_index))):
+                    continue
+                yield from data_files_to_delete(context, entry, "data")
         for entry in self.changelogs:
             if key_of_file(entry) not in now.elsewhere.data:
                 yield from data_files_to_delete(context, entry, "changelog")
@@ -101,6 +105,37 @@ class ExpiryPlan:
         tagged = {path for tag in tags for path in metadata_paths(context, tag)}
         yield from (file for file in self.metadata if file.path not in tagged and file.path not in now.elsewhere.metadata)
         yield from (FileToDelete(path, "commit record", 0) for path in forgotten_records(context))
+
+
+@dataclass
+class _StrangeTags:
+    """Tells whether tags need a dead file that the nearest older one lacks. After a fast-forward, main has tags of two histories:
+
+    Main has tagged its snapshot 5, and a branch that began at 2 its own 3. Main becomes the branch, at 6, and 7 removes a file
+    that 3 has added. The nearest tag, that of 5, lacks the file, and that of 3 needs it.
+
+    In one history a file that the nearest tag lacks is younger than all tags before that. So only tags are read that are not.
+    """
+
+    tags: Sequence[Snapshot]
+    manifests: SharedManifests
+    _alive: dict[int, set[FileKey]] = field(default_factory=dict)
+    _latest: tuple[int, int] = (0, 0)
+
+    def need(self, entry: ManifestEntry, nearest: int) -> bool:
+        """Whether one of the tags before the `nearest` one (an index) needs a file."""
+        if self._latest[0] != nearest:
+            self._latest = nearest, max((tag.time_millis for tag in self.tags[:nearest]), default=0)
+        created = entry.file.creation_time_millis
+        if created is None or (moment := moment_of_wall_clock(created)) > self._latest[1]:
+            return False
+        older = (index for index in range(nearest) if self.tags[index].time_millis >= moment)
+        return any(key_of_file(entry) in self._files(index) for index in older)
+
+    def _files(self, index: int) -> set[FileKey]:
+        if index not in self._alive:
+            self._alive[index] = {key_of_file(entry) for entry in self.manifests.live(self.tags[index])}
+        return self._alive[index]
 
 
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:

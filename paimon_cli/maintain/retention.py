@@ -70,17 +70,22 @@ def oldest_consumed(context: TableContext, ignored: Collection[str] = ()) -> int
 
     Backups that have ended do not count, nor do the consumers that are to be `ignored`, by name.
     """
+    first = _first_consumer(context, ignored)
+    return None if first is None else first.next_snapshot
+
+
+def _first_consumer(context: TableContext, ignored: Collection[str]) -> Consumer | None:
+    """The one that holds most, of those that count; of several, the first by name."""
     given_up = context.clock.now_millis() - BACKUP_MILLIS
     found = (c for c in consumers(context) if not c.name.startswith(BACKUP_CONSUMER) or c.modified_millis >= given_up)
-    return min((consumer.next_snapshot for consumer in found if consumer.name not in ignored), default=None)
+    return min((c for c in found if c.name not in ignored), key=lambda consumer: consumer.next_snapshot, default=None)
 
 
 def holding_consumer(context: TableContext, retention: Retention) -> Consumer | None:
     """The consumer that keeps the first snapshot which the retention would let go otherwise; None if none does."""
     if expiring_range(context, retention) or not expiring_range(context, replace(retention, heeds_consumers=False)):
         return None
-    next_snapshot = oldest_consumed(context, retention.ignored)
-    return next((consumer for consumer in consumers(context) if consumer.next_snapshot == next_snapshot), None)
+    return _first_consumer(context, retention.ignored)
 
 
 def _next_snapshot(content: bytes, path: str) -> int:

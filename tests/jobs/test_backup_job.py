@@ -28,10 +28,18 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.jobs.restore_job import restore_table
 from paimon_cli.jobs.service.leases import Leases
-from paimon_cli.maintain.branches import create_branch, remove_branch
+from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
-from paimon_cli.maintain.retention import BACKUP_MILLIS, Retention, consumers, remove_consumer, reset_consumer, write_consumer
+from paimon_cli.maintain.retention import (
+    BACKUP_MILLIS,
+    Retention,
+    consumers,
+    holding_consumer,
+    remove_consumer,
+    reset_consumer,
+    write_consumer,
+)
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag
 from paimon_cli.metadata.table_layout import BACKUP_CONSUMER
@@ -40,6 +48,7 @@ from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.injected import SystemClock
 from tests.goldens import golden_table
 from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, branches_of, check_same, check_whole, opened
+from tests.maintain.versions import files_on_disk, named_files
 from tests.nightly import BRIEF
 from tests.pieces import injected
 from tests.rivals import Meddler
@@ -244,6 +253,18 @@ def test_a_backup_that_is_never_run_again_keeps_nothing(tmp_path: Path) -> None:
     assert len(table.snapshots.ids()) == 1
 
 
+def test_a_backup_that_has_ended_is_not_named_as_what_keeps_snapshots(tmp_path: Path) -> None:
+    """A reader stands at the same snapshot, and the command would be to remove the backup's consumer, to no effect."""
+    table = new_table(tmp_path)
+    fill(table, 3)
+    write_consumer(table, f"{BACKUP_CONSUMER}1", 1)
+    later = replace(table, clock=ShiftedClock(BACKUP_MILLIS + 60_000))
+    found = [holding_consumer(at, ALL_BUT_ONE) for at in (table, later)]
+    write_consumer(table, "reader", 1)
+    found.append(holding_consumer(later, ALL_BUT_ONE))
+    assert [None if each is None else each.name for each in found] == [f"{BACKUP_CONSUMER}1", None, "reader"]
+
+
 def test_what_had_expired_is_recorded_as_a_gap(tmp_path: Path) -> None:
     table, copy = new_table(tmp_path), tmp_path / "copy"
     fill(table, 3)
@@ -434,6 +455,41 @@ def test_a_snapshot_that_the_table_has_lost_is_not_taken_for_a_rollback(tmp_path
     lost.with_name("LATEST").write_text(str(held[-2]))
     (cause,) = backup(opened(tmp_path / "t"), copy).causes
     assert "branch try of " in cause and "files of it were lost" in cause
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_main_that_has_become_a_branch_without_its_oldest_snapshots(tmp_path: Path, is_first: bool) -> None:
+    """Files of the snapshots that the branch has lost are live in the next one, and in none of main's own."""
+    table, copy = new_table(tmp_path, **{"write-only": "true"}), tmp_path / "copy"
+    fill(table, 5)
+    if not is_first:
+        backup(table, copy)
+    create_branch(table, "b", None, 2)
+    fill(table.at_branch("b"), 4, 10)
+    expire_snapshots(table.at_branch("b"), Retention(1, 1, 0, None))
+    fast_forward(table, plan_fast_forward(table, "b"), delete_files(table))
+    remove_branch(table, "b")
+    backup(table, copy)
+    assert table.snapshots.ids() == [1, 2, 3, 4, 6] and opened(copy).snapshots.latest_id() == 6
+    assert rows(opened(copy)) == rows(table)
+
+
+def test_a_tag_with_the_number_of_another_snapshot_of_main(tmp_path: Path) -> None:
+    """A branch has made it. Nothing else needs its files any more, and the copy has main's own snapshot 3."""
+    table, copy = new_table(tmp_path, **{"write-only": "true"}), tmp_path / "copy"
+    fill(table, 5)
+    create_branch(table, "b", None, 2)
+    branch = table.at_branch("b")
+    fill(branch, 1, 10)
+    create_tag(branch, "strange", 3)
+    compact(branch, strategy="full")
+    fill(branch, 2, 20)
+    expire_snapshots(branch, ALL_BUT_ONE)
+    fast_forward(table, plan_fast_forward(table, "b"), delete_files(table))
+    remove_branch(table, "b")
+    backup(table, copy)
+    assert 3 in opened(copy).snapshots.ids() and opened(copy).tags.names() == ["strange"]
+    assert named_files(opened(copy)) <= files_on_disk(opened(copy))
 
 
 def test_a_branch_that_was_made_again(tmp_path: Path) -> None:

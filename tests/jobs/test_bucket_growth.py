@@ -14,7 +14,7 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.compact.bucket_counts import SETTLED_MILLIS
 from paimon_cli.compact.compaction_task import CompactionTask, RegroupedPartition
-from paimon_cli.errors import FilesConflict
+from paimon_cli.errors import FilesConflict, PaimonError, StorageUnavailable
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import decision_rows
@@ -35,7 +35,7 @@ from paimon_cli.storage.injected import BelatedClock, SystemClock
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
 from tests.nightly import at_night
-from tests.rivals import Killed, Mortal, beside
+from tests.rivals import Killed, Mortal, RivalStorage, beside
 from tests.tables import compact, data_files, make_table, named_files, rows, write
 
 COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
@@ -178,6 +178,22 @@ def test_another_compaction_comes_first(tmp_path: Path) -> None:
     summary = run_compact(beside(context, other, options=small), REQUEST, LocalEngine(), NoProgress())
     assert (summary.regrouped, summary.conflicts) == (1, 1) and largest(context)["p=a/"][0] == 24
     assert {value for (_, key), value in values(context).items() if key < 5} == {"new"}
+    assert data_files(context) == named_files(context) and not list(check_table(context, rows=True))
+
+
+def test_a_failure_after_the_first_partition_leaves_what_was_committed(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    put(context, range(60), partitions="ab")
+    round_of(context, CompactRequest("minor"))
+    before, small = rows(context), {"postpone.target-row-num-per-bucket": "4"}
+
+    def fail() -> None:
+        raise StorageUnavailable("the store is away", "on purpose")
+
+    failing = TableContext.open(context.url, small, storage=RivalStorage(lambda: None, fail))
+    with pytest.raises(PaimonError, match="the store is away"):
+        run_compact(failing, REQUEST, LocalEngine(), NoProgress())
+    assert sorted(count for count, _ in largest(context).values()) == [6, 24] and rows(context) == before
     assert data_files(context) == named_files(context) and not list(check_table(context, rows=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable, UsageError
+from paimon_cli.commit.committer import Committer
+from paimon_cli.errors import CommitUnknown, DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import write_job
@@ -98,6 +100,28 @@ def test_a_compaction_that_ends_between_two_buckets_leaves_no_file_of_those_that
         compact(TableContext.open(table.url, storage=storage))
     assert storage.puts == 3 and not storage.acts
     assert data_files(table) - before == live_files(table) - before
+
+
+def test_files_of_buckets_stay_if_nobody_knows_whether_they_were_committed(
+    table: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job has compacted one bucket; the commit of the others is made, but not confirmed."""
+    for number in range(2):
+        write(table, [{"dt": "2024-01-02", "id": 1, "points": number}])
+    expected, real, calls = rows(table), Committer.commit, itertools.count()
+
+    def without_answer(self: Committer, *given: Any, **named: Any) -> Any:
+        call = next(calls)  # 0: of all buckets, 1: of the other job, 2: of those that are left
+        done = real(self, *given, **named)
+        if call == 2:
+            raise CommitUnknown("the snapshot may be there", "the store gave no clear answer")
+        return done
+
+    monkeypatch.setattr(Committer, "commit", without_answer)
+    storage = RivalStorage(lambda: compact(table, partition=({"dt": DAY},)))
+    with pytest.raises(CommitUnknown):
+        compact(TableContext.open(table.url, storage=storage))
+    assert rows(table) == expected and not list(check_table(table, rows=True))
 
 
 def test_a_stale_write_fails_and_leaves_nothing(table: TableContext) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -17,9 +18,11 @@ from paimon_cli import Runtime, Table
 from paimon_cli.api.merging import Merge
 from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import merge_inserts
 from paimon_cli.jobs.engine import LocalEngine
+from paimon_cli.jobs.merge_source import KnownValues, StagedPiece, StagedSource
 from paimon_cli.pieces import PIECES
 from tests.rivals import RivalStorage, files_of
 from tests.tables import data_files, named_files
@@ -342,6 +345,17 @@ def test_a_row_of_another_bucket_that_another_commit_inserts_is_met(tmp_path: Pa
     assert [(row["id"], row["points"]) for row in stored(table) if row["name"] == "same"] == [(50, -1)]
 
 
+def test_a_row_of_another_partition_that_another_commit_inserts_is_met(tmp_path: Path) -> None:
+    """The merge is on a column that says nothing about the partition."""
+    table = create(tmp_path, KINDS["append by day"])
+    table.write(one(1))
+    mine = rivalled(table, lambda: Table.open(table.url).write(one(50, dt="b")))
+    merge = mine.merge(one(50, dt="a"), on="id").when_matched_update(values={"points": -1})
+    done = merge.when_not_matched_insert_all().execute()
+    assert (done.attempts, done.inserted, done.updated) == (2, 0, 1)
+    assert [(row["dt"], row["points"]) for row in stored(table) if row["id"] == 50] == [("b", -1)]
+
+
 ON_DISK = {"source_bytes": 1000, "batch_rows": 50, "hash_scan_rows": 70, "indexed_rows": 60}
 
 
@@ -408,6 +422,42 @@ def test_a_large_source_is_read_as_a_stream_and_leaves_no_file(tmp_path: Path, m
     for source in (table, table.scan(where="id < 500"), ds.dataset(table.to_arrow())):
         other.merge(source, on="id").when_matched_delete().when_not_matched_insert_all().execute()
     assert [row["id"] for row in stored(other)] == list(range(500))
+
+
+def test_a_bad_value_of_a_large_source_is_named_by_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by its place in the batch that held it."""
+    small_pieces(monkeypatch)
+    table = create(tmp_path, KINDS["fixed"])
+    source = pa.table({"id": list(range(300)), "points": [1] * 260 + [1 << 40] * 40})
+    with pytest.raises(BadInput, match="row 261 of the source"):
+        table.merge(source.to_reader(max_chunksize=100), on="id").when_matched_update_all().execute()
+
+
+def test_a_bad_row_to_insert_of_a_large_source_is_named_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_pieces(monkeypatch)
+    table = create(tmp_path, KINDS["fixed"])
+    rows = [{"dt": "a" if number != 260 else None, "id": number, "name": "x", "points": 1} for number in range(300)]
+    with pytest.raises(BadInput, match=r"row 261\b"):
+        table.merge(pa.Table.from_pylist(rows, schema=SCHEMA), on="id").when_not_matched_insert_all().execute()
+
+
+def test_values_that_one_part_has_left_out_are_left_out_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that may hold them would be skipped."""
+    monkeypatch.setattr(PIECES, "max_bucket_keys", 3)
+    many, few = KnownValues.of(pa.array([1, 3, 5, 9])), KnownValues.of(pa.array([4]))
+    assert (many.is_complete, few.is_complete) == (False, True)
+    for parts in ([many, few], [few, many]):
+        assert KnownValues.joined(parts) == KnownValues(pa.array([1, 9]), False)
+
+
+def test_of_a_staged_source_a_bucket_gets_the_pieces_that_it_may_meet(table: Table) -> None:
+    """All of its partition if it has another bucket count than the table: the pieces were divided by the option."""
+    pieces = tuple(StagedPiece("index/x", number, rows, b"p", number % 2) for number, rows in enumerate((2, 3, 4)))
+    source = StagedSource(table.context, (*pieces, StagedPiece("index/x", 3, 1, b"q", 0)), (), (), {}, total_buckets=2)
+    own, other = (source.for_bucket(BucketFiles(b"p", 0, total, ())) for total in (2, 4))
+    assert isinstance(own, StagedSource) and isinstance(other, StagedSource)
+    assert (own.chosen, other.chosen) == ((0, 2), (0, 1, 2))
+    assert own.numbers(np.arange(6)).tolist() == [0, 1, 5, 6, 7, 8]
 
 
 def test_a_cluster_gets_the_rows_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.compact import bucket_compactor
 from paimon_cli.compact.bucket_compactor import MergeRewriter, rewriter_of, run_compaction
 from paimon_cli.compact.compaction_task import CompactionTask, task_steps
-from paimon_cli.errors import DamagedFile, PartialSuccess, StorageUnavailable, Unpublished
+from paimon_cli.errors import CommitUnknown, DamagedFile, PartialSuccess, StorageUnavailable, Unpublished
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
@@ -214,6 +214,27 @@ def test_an_interrupted_compaction_leaves_no_files(tmp_path: Path, monkeypatch: 
         for file in bucket.files
     }
     assert {path.name for path in (tmp_path / "t").rglob("data-*")} == named
+
+
+def test_files_of_a_range_stay_if_nobody_knows_whether_it_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = loaded(tmp_path / "t")
+    expected, before = rows(context), newest(context)
+    real, calls = Committer.commit, 0
+
+    def without_answer(self: Committer, *given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        done = real(self, *given, **named)
+        if calls == 3:
+            raise CommitUnknown("the snapshot may be there", "the store gave no clear answer")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Committer, "commit", without_answer)
+        with pytest.raises(CommitUnknown):
+            run_compact(context, CompactRequest(ranges_over=1), LocalEngine(2), NoProgress())
+    assert calls == 3 == newest(context) - before
+    check_versions(context, before, expected)
 
 
 def test_a_failed_range_leaves_the_others_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -54,6 +55,16 @@ def test_a_large_split_has_its_own_part(table: Table, monkeypatch: pytest.Monkey
 def test_sizes_of_a_damaged_manifest(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_cli.read.scan_plan.Split.size", property(lambda split: 1 << 62))
     assert len(parts_of(table, {})[1]) == 80
+
+
+def test_a_version_that_is_named_counts_more_than_an_increment_of_the_options(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT"])
+    for number in range(3):
+        table.write(pa.table({"id": [number]}))
+    table.tags.create("two", snapshot=2)
+    limited = Table.open(table.url, {"incremental-between": "2,3"})
+    versions: list[dict[str, str]] = [{}, {"tag": "two"}, {"snapshot": "2"}]
+    assert [limited.scan(**version).count() for version in versions] == [1, 2, 2]
 
 
 def test_a_scan_without_splits_has_no_parts(table: Table) -> None:

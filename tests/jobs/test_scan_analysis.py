@@ -47,6 +47,17 @@ def test_vectors_and_their_rows(tmp_path: Path) -> None:
     assert plan.rows - plan.vector_rows == table.scan().count()
 
 
+def test_vectors_in_several_index_files(tmp_path: Path) -> None:
+    options = {"deletion-vectors.enabled": "true", "deletion-vector.index-file.target-size": "1 b"}
+    table = Table.create(str(tmp_path / "t"), columns=["id BIGINT", "v INT", "s STRING"], options=options)
+    for first in (0, 100, 200):
+        table.write(rows(first, 100))
+    table.delete("id % 100 < 5")
+    assert len({vector.index_file for vector in table.dv()}) > 1
+    plan = table.scan().explain()
+    assert (plan.vector_rows, plan.rows - plan.vector_rows) == (15, table.count())
+
+
 def test_row_groups_that_a_condition_rules_out(tmp_path: Path) -> None:
     columns = ["id BIGINT", "v INT", "s STRING"]
     table = Table.create(str(tmp_path / "t"), columns=columns, options={"file.block-size": "64 kb"})

@@ -199,6 +199,17 @@ def write_unchecked(context: TableContext, given: Sequence[Row]) -> None:
     prepared(context, given)()
 
 
+def test_what_was_written_between_two_stale_commits_is_newer_than_the_first_alone(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    first, second = (prepared(context, [row(k, text) for k in keys]) for text, keys in (("1", range(10)), ("2", range(5, 15))))
+    rescale(context)
+    first()
+    write_unchecked(TableContext.open(context.url), [row(k, "between") for k in range(3, 12)])
+    second()
+    mended(context)
+    assert found(context) == expected({k: "1" if k < 3 else "between" if k < 5 else "2" for k in range(15)})
+
+
 def test_rows_of_an_append_table_are_moved_without_those_that_are_marked(tmp_path: Path) -> None:
     context = made(tmp_path, {"deletion-vectors.enabled": "true"}, keyed=False)
     late = prepared(context, [row(k, "late") for k in range(100, 120)])

@@ -283,6 +283,29 @@ def test_what_an_overwrite_replaces_must_not_change_meanwhile(tmp_path: Path) ->
     assert not [violation for violation in check_table(table.context) if violation.severity == "error"]
 
 
+def test_rows_that_only_the_first_step_marks_are_gone(tmp_path: Path) -> None:
+    """In a bucket in which no file changes."""
+    table = create(tmp_path, KINDS["append with vectors"])
+    table.write(table_of([a_row(i) for i in range(4)]))
+    with table.transaction() as t:
+        t.delete("id = 2")
+    with table.transaction() as t:
+        t.delete("id = 1")
+        t.delete("id = 0")
+    assert [row["id"] for row in stored(table)] == [3]
+
+
+def test_what_each_overwrite_replaces_must_not_change_meanwhile(tmp_path: Path) -> None:
+    """Also what the first of two has replaced, in a bucket to which the transaction does not write."""
+    table = create(tmp_path, kind(["dt", "id"], ["dt"], bucket="16"))
+    table.write(table_of([a_row(i) for i in range(2)]))
+    with pytest.raises(DataConflict), table.transaction() as t:
+        t.write(table_of([a_row(1, 9)]), overwrite=True)
+        t.write(table_of([a_row(0, 9)]), overwrite=True)
+        Table.open(table.url).write(table_of([a_row(5)]))
+    assert [row["points"] for row in stored(table)] == [0, 0, 0]
+
+
 @pytest.mark.parametrize("name", ["dynamic", "any partition", "vectors"])
 def test_a_transaction_may_empty_a_table(tmp_path: Path, name: str) -> None:
     table = create(tmp_path, KINDS[name])

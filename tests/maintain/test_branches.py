@@ -14,6 +14,7 @@ from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history import snapshot_history
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
+from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.maintain.branches import (
     create_branch,
@@ -79,6 +80,59 @@ def test_expiry_passes_the_gap_that_a_branch_with_expired_snapshots_left(tmp_pat
     assert expire_snapshots(main, Retention(3 + newer, 3 + newer, 0, None)).snapshots == (1, 2, 3, 4, 5)
     assert main.snapshots.ids() == [*range(8, 9 + newer)] and main.snapshots.earliest_hint() == 8
     assert named_files(main) <= files_on_disk(main)
+
+
+def outlived(folder: Path, writes: int, kept: int = 1, *, is_tagged: bool = False) -> tuple[TableContext, TableContext]:
+    """Main has become a branch that began at 2 and has lost its oldest snapshots; another branch has the first of these, 3."""
+    main, branch = branched(folder, 2)
+    write(branch, [{"k": 7, "v": "in the gap"}])
+    create_branch(branch, "c", snapshot_id=3)
+    if is_tagged:
+        create_tag(branch, "strange", 3)
+        create_tag(main, "own", 5)
+    for number in range(writes):
+        write(branch, [{"k": 10 + number, "v": "in the gap or behind it"}])
+    expire_snapshots(branch, Retention(kept, kept, 0, None))
+    forward(main)
+    remove_branch(main, "b")
+    return main, main.at_branch("c")
+
+
+BEHIND_A_GAP = [(3, 1, [1, 2, 3, 4, 6]), (4, 1, [1, 2, 3, 4, 5, 7]), (3, 3, [1, 2, 4, 5, 6])]
+"""Writes of the branch, how many of its snapshots stay, and the history of main, in which no false neighbours are left."""
+
+
+@pytest.mark.parametrize(("writes", "kept", "ids"), BEHIND_A_GAP)
+def test_expiry_of_one_spares_what_the_other_needs_behind_a_gap(tmp_path: Path, writes: int, kept: int, ids: list[int]) -> None:
+    """Files that only snapshots in the gap have added are live in the one behind it."""
+    main, other = outlived(tmp_path, writes, kept)
+    assert main.snapshots.ids() == ids
+    before = rows(main)
+    compact(other)
+    expire_snapshots(other, KEEP_ONE)
+    assert named_files(main) <= files_on_disk(main) and rows(main) == before
+    assert {violation.code for violation in check_table(main, rows=True)} == {"PV001"}, "nothing but the gap"
+
+
+@pytest.mark.parametrize("writes", [3, 4])
+def test_tags_of_two_histories_keep_their_files(tmp_path: Path, writes: int) -> None:
+    """The nearest tag is of what main was before, and tells nothing about what the other one needs."""
+    main, _ = outlived(tmp_path, writes, is_tagged=True)
+    remove_branch(main, "c")
+    compact(main)
+    expire_snapshots(main, KEEP_ONE)
+    assert {name: tag.snapshot.id for name, tag in main.tags.all().items()} == {"own": 5, "strange": 3}
+    assert named_files(main) <= files_on_disk(main)
+
+
+def test_a_branch_follows_the_snapshot_on_which_it_was_built(tmp_path: Path) -> None:
+    """Also if main has lost the one at which the branch began."""
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    roll_back(main, plan_rollback(main, find_target(main, "2")), delete_files(main))
+    forward(main)
+    assert main.snapshots.ids() == [1, 2, 3, 4]
+    check_versions(main)
 
 
 def test_expiry_of_one_spares_what_the_other_needs(tmp_path: Path) -> None:

@@ -27,9 +27,10 @@ from paimon_cli.maintain.branches import create_branch, remove_branch, rename_br
 from paimon_cli.maintain.drop_table import drop_table
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
+from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 from tests.commit.commit_tables import data_file
 from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.simulation.scenarios import scenario
@@ -83,6 +84,45 @@ def drop(context: TableContext) -> None:
 def commit(context: TableContext, storage: LocalStorage) -> None:
     message = CommitMessage(EMPTY_ROW, 0, 1, append=FileChanges(added=(data_file("new"),)))
     Committer(replace(context, storage=storage)).commit([message], CommitIdentity("late"))
+
+
+def test_snapshots_go_by_their_numbers_and_not_by_their_names(tmp_path: Path) -> None:
+    """A number that is free while its predecessor exists would take a commit that is lost with the table."""
+    gone: list[str] = []
+
+    class Named(LocalStorage):
+        def list_directory(self, path: str) -> list[FileStatus]:
+            return sorted(super().list_directory(path), key=lambda status: status.name)
+
+        def delete(self, path: str) -> None:
+            gone.append(path.rpartition("-")[2])
+            super().delete(path)
+
+    layout = TableLayout(str(tmp_path / "t"))
+    for number in (8, 9, 10, 11):
+        LocalStorage().overwrite(layout.snapshot(number), b"{}")
+    EndOfHistory(Named(), layout).remove_snapshots()
+    assert gone == ["8", "9", "10", "11"]
+
+
+def test_a_drop_that_another_one_has_overtaken_spares_a_new_table(tmp_path: Path) -> None:
+    """Between two directories, the other drop ends, and a table of the same name is made."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    write(context, [{"k": 1, "v": "old"}])
+
+    class Overtaken(LocalStorage):
+        count = 0
+
+        def delete_directory(self, path: str) -> None:
+            super().delete_directory(path)
+            self.count += 1
+            if self.count == 1:
+                drop(context)
+                write(make_table(tmp_path / "t", COLUMNS, ["k"]), [{"k": 1, "v": "new"}])
+
+    slow = Overtaken()
+    drop_table(slow, context.layout, context.schema)
+    assert slow.count == 1 and rows(TableContext.open(context.url)) == [{"k": 1, "v": "new"}]
 
 
 @pytest.mark.parametrize("snapshots", [0, 1, 3])

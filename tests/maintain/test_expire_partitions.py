@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,13 @@ from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.round_plan import plan_compaction
-from paimon_cli.maintain.expire_partitions import PartitionTime, drop_partitions, expire_partitions, plan_partitions
+from paimon_cli.maintain.expire_partitions import (
+    PartitionPlan,
+    PartitionTime,
+    drop_partitions,
+    expire_partitions,
+    plan_partitions,
+)
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.storage.injected import local_wall_clock
@@ -131,6 +138,23 @@ def test_files_written_since_the_plan_stay(tmp_path: Path) -> None:
     assert len(days(context)) == 2
     expire_partitions(context)
     assert days(context) == []
+
+
+def test_a_partition_that_is_written_to_right_after_the_plan_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is young again, so that the second plan leaves it out."""
+    context = daily(tmp_path, expiration_time="1 d", expiration_strategy="update-time")
+    write(context, [{"dt": "2024-01-01", "k": 1}])
+    later, plans = replace(context, clock=SteppingClock(NOW + 90_000_000)), list[PartitionPlan]()
+
+    def planned(*given: Any) -> PartitionPlan:
+        plans.append(plan_partitions(*given))
+        if len(plans) == 1:
+            write(later, [{"dt": "2024-01-01", "k": 2}])
+        return plans[-1]
+
+    monkeypatch.setattr("paimon_cli.maintain.expire_partitions.plan_partitions", planned)
+    assert not expire_partitions(later)[0].expired
+    assert [len(plan.expired) for plan in plans] == [1, 0] and len(days(context)) == 2
 
 
 def test_no_more_than_requested(tmp_path: Path) -> None:

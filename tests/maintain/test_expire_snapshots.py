@@ -23,10 +23,11 @@ from paimon_cli.maintain.expire_snapshots import (
 )
 from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.named_files import file_paths, metadata_paths
-from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snapshots
+from paimon_cli.maintain.retention import Retention, expiring_range, overdue_resurrected, tagged_snapshots
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
+from tests.rivals import Meddler
 from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.tables import compact, make_table, rows, write
 
@@ -165,6 +166,17 @@ def test_all_resurrected_snapshots_are_removed(tmp_path: Path) -> None:
     assert not any(path.exists() for path in late)
 
 
+def test_resurrected_snapshots_go_as_parts_of_the_history_would(tmp_path: Path) -> None:
+    """With a wrong hint, good history looks like this: the newest stay, and each limit decides without the other."""
+    context, forever = table_of_five(tmp_path), 10**12
+    Path(context.layout.snapshot(3)).unlink()
+    point_at_earliest(context, 4)
+    assert context.snapshots.resurrected_ids() == [1, 2]
+    limits = {"the newest": (4, 4, -1000), "number": (1, 4, forever), "age": (1, 9, -1000), "neither": (1, 9, forever)}
+    overdue = {why: overdue_resurrected(context, Retention(*limit, None)) for why, limit in limits.items()}
+    assert overdue == {"the newest": (1,), "number": (1,), "age": (1, 2), "neither": ()}
+
+
 def test_beside_a_rollback_only_the_snapshots_up_to_its_target_are_put_back(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
 
@@ -209,6 +221,15 @@ def test_nothing_expires_if_a_rollback_removes_all_that_was_to_stay(tmp_path: Pa
     assert _oldest_kept(context, range(1, 5)) is _oldest_kept(context, range(1, 6)) is None
     kept = _oldest_kept(context, range(1, 4))
     assert kept is not None and kept.id == 4
+
+
+def test_an_expiry_that_another_one_overtakes_puts_nothing_back(tmp_path: Path) -> None:
+    """The snapshot that was to stay is gone, but no rollback has removed it: later ones are there."""
+    context = table_of_five(tmp_path)
+    storage = Meddler("delete", "snapshot-1", lambda: expire_snapshots(context, KEEP_ONE) and None)
+    slow = TableContext.open(context.url, storage=storage)
+    expire_snapshots(slow, Retention(3, 3, 0, None))
+    assert storage.count and [path.name for path in Path(context.url, "snapshot").glob("snapshot-*")] == ["snapshot-5"]
 
 
 def test_a_missing_hint_is_written_though_nothing_expires(tmp_path: Path) -> None:

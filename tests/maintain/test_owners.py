@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.history.live_files import bucket_files
-from paimon_cli.history.manifest_reader import ManifestReader
+from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.owners import find_owners
+from paimon_cli.maintain.owners import _expect_all, find_owners
 from tests.tables import make_table, write
 
 
@@ -41,3 +41,13 @@ def test_all_buckets_at_once_are_those_one_by_one(table: TableContext) -> None:
     write(table, [{"p": 3, "id": 7}, {"p": 9, "id": 1}])
     buckets = bucket_files(table, table.snapshots.latest())
     assert buckets.whole() == [*buckets.values()] and len(buckets.whole()) == len(buckets) > 10
+
+
+def test_each_kind_of_version_that_has_disappeared_is_noticed(tmp_path: Path) -> None:
+    """What it named may have been counted as orphans."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    layout = context.layout
+    for path in (layout.snapshot(7), layout.tag("gone"), layout.changelog(7)):
+        with pytest.raises(SnapshotGone, match=path.rpartition("/")[2]):
+            _expect_all(context, [path])
+    _expect_all(context, [layout.latest_hint, layout.earliest_changelog_hint, layout.manifest("manifest-1")])

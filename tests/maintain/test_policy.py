@@ -157,6 +157,13 @@ def test_no_number_ends_the_time_that_a_warehouse_asks_for() -> None:
     assert changed(both, {"snapshot.num-retained.max": "10"})["snapshot.num-retained.max"] == "100"
 
 
+def test_the_greatest_number_is_never_below_the_least_that_a_warehouse_asks_for() -> None:
+    """An expiry would refuse the table, or keep fewer."""
+    twenty = met(of_warehouse("catalog: {retention: {snapshots-min: 20}}"))
+    wanted = {"snapshot.num-retained.min": "20", "snapshot.num-retained.max": "20"}
+    assert changed(twenty, {"snapshot.num-retained.max": "12"}) == wanted
+
+
 def test_a_line_that_would_shorten_retention_overrides_no_other() -> None:
     text = "catalog: {retention: {snapshots: 3 d}}\ntables: {'*.orders': {retention: {snapshots: 10 min}}}\n"
     both = met(of_warehouse(text))

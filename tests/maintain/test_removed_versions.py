@@ -248,6 +248,11 @@ def test_a_tag_that_was_made_again_keeps_its_files(tmp_path: Path) -> None:
     check_clean(context)
 
 
+def forward(main: TableContext) -> object:
+    plan = plan_fast_forward(main, "b")
+    return None if plan.is_needless else fast_forward(main, plan, delete_files(main))
+
+
 def test_a_fast_forward_that_was_killed_is_finished_by_repeating_it(tmp_path: Path) -> None:
     def make(folder: Path) -> TableContext:
         main = table_of_five(folder)
@@ -255,14 +260,27 @@ def test_a_fast_forward_that_was_killed_is_finished_by_repeating_it(tmp_path: Pa
         write(main.at_branch("b"), [{"k": 1, "v": "branch"}])
         return main
 
-    def forward(main: TableContext) -> object:
-        plan = plan_fast_forward(main, "b")
-        return None if plan.is_needless else fast_forward(main, plan, delete_files(main))
-
     for main in killed_at_each_step(tmp_path, make, forward):
         forward(main)
         assert rows(main) == rows(main.at_branch("b")) and main.snapshots.ids() == [1, 2, 3]
         check_clean(main)
+
+
+def test_a_fast_forward_that_was_killed_leaves_no_false_neighbours(tmp_path: Path) -> None:
+    """Main's snapshot 5 would look like what the branch's snapshot 6 was built on."""
+
+    def make(folder: Path) -> TableContext:
+        main = table_of_five(folder)
+        create_branch(main, "b", snapshot_id=2)
+        for number in range(4):
+            write(main.at_branch("b"), [{"k": number, "v": "branch"}])
+        expire_snapshots(main.at_branch("b"), KEEP_ONE)
+        return main
+
+    for context in killed_at_each_step(tmp_path, make, forward):
+        forward(context)
+        assert context.snapshots.ids() == [1, 2, 3, 4, 6] and plan_fast_forward(context, "b").is_needless
+        assert named_files(context) <= files_on_disk(context)
 
 
 def test_a_branch_whose_deletion_was_killed_is_deleted_by_name_again(tmp_path: Path) -> None:

@@ -83,6 +83,19 @@ class PackedMeanwhile(Ledger):
         return found
 
 
+def test_what_a_round_may_still_spend_is_read_again(ledger: Ledger) -> None:
+    """It shrinks while the round is at work, under the name under which it was read already."""
+
+    def granted(size: int) -> LedgerRound:
+        return replace(done(1, NOW - HOUR), steps=(LedgerStep("s.a", "compacted", bytes_read=size),))
+
+    ledger.begin(granted(1000))
+    spending = Spending(ledger, OWN)
+    assert [amount for _, amount in spending.taken(True)] == [1000]
+    ledger.goes_on(granted(7))
+    assert [amount for _, amount in spending.taken(True)] == [7]
+
+
 def test_rounds_that_are_packed_while_they_are_read_count(ledger: Ledger) -> None:
     yesterday = NOW - NOW % DAY_MILLIS - HOUR
     for number in (1, 2, 3):
