@@ -176,6 +176,7 @@ CUTS_NOTHING = {
         "storage/bounded_exchange": "MOST_BYTES",
         "storage/local_storage": "_MAX_REMOVALS",
         "storage/object_storage": "_MAX_COPIED_AT_ONCE",
+        "storage/redaction": "_MOST_ENDS",
         "storage/sql_database": "MAX_TEXT",
     },
     "how much a message or a report shows": {

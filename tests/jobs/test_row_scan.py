@@ -63,8 +63,7 @@ def test_a_version_that_is_named_counts_more_than_an_increment_of_the_options(tm
         table.write(pa.table({"id": [number]}))
     table.tags.create("two", snapshot=2)
     limited = Table.open(table.url, {"incremental-between": "2,3"})
-    versions: list[dict[str, str]] = [{}, {"tag": "two"}, {"snapshot": "2"}]
-    assert [limited.scan(**version).count() for version in versions] == [1, 2, 2]
+    assert [scan.count() for scan in (limited.scan(), limited.scan(tag="two"), limited.scan(snapshot=2))] == [1, 2, 2]
 
 
 def test_a_scan_without_splits_has_no_parts(table: Table) -> None:
