@@ -99,10 +99,12 @@ SMALL = tuple(f"tests/{module}" for module in sorted(AT_NIGHT))
 """Tests of whole tables, which hold with pieces of any size."""
 PROGRAMS = (
     Program("pytest", "pytest", TESTS, at_night=(*SEARCHES, *THIRD), cores=2, minutes=25),
-    Program("examples", "pytest", EXAMPLES, cores=2, minutes=15),
+    Program("examples", "pytest", EXAMPLES, cores=2, minutes=8),
     *(
-        Program(f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=5)
-        for pieces in (1, 2, 3, 7)
+        Program(
+            f"pieces-of-{pieces}", "pytest", ("-q", "-m", "", "-n", "2", "--pieces", str(pieces), *SMALL), cores=2, minutes=size
+        )
+        for pieces, size in ((1, 10), (2, 5), (3, 5), (7, 5))
     ),
     Program("simulate", "scripts.nightly.simulate", at_night=PART, results_option="--results", cores=2, minutes=15),
     Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 20_000, proof=1_020_000, cores=2, minutes=10),
