@@ -262,7 +262,7 @@ def _inserted(
 ) -> tuple[list[CommitMessage], int]:
     """Write the new rows, numbered above the changed ones. Also returns how many there are."""
     request = WriteRequest(source=rows, compact=CompactionMode.NONE)
-    splits = splits_of(request)
+    splits = splits_of(plan.context, request)
     if not splits:
         return [], 0
     sequences = dict(plan.first_sequences)

@@ -182,7 +182,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     committer = Committer(context)
     if committer.is_committed(identity):
         return WriteSummary(**finished_earlier(context, request.compaction, engine, progress))
-    attempts = _Attempts(context, committer, request, identity, splits_of(request), engine, progress)
+    attempts = _Attempts(context, committer, request, identity, splits_of(context, request), engine, progress)
     with overlapping_writes(context.storage):
         done, times = again_on_conflict(context, attempts.run, ASSIGNED_MEANWHILE, MAX_ASSIGNMENTS, OUTDATED)
     if done.result.already_committed:

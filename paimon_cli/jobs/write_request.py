@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from paimon_cli.bucket.hash_index import HashIndexes
@@ -24,6 +25,7 @@ from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.choices import CompactionMode, OnError
+from paimon_cli.options.option_text import counted
 from paimon_cli.requests.compaction import StrategyName
 from paimon_cli.requests.writing import WriteOptions
 from paimon_cli.write.write_plan import (
@@ -62,11 +64,18 @@ class WriteRequest(WriteOptions):
         return RejectFile(self.on_error) if self.on_error not in (OnError.FAIL, OnError.SKIP) else None
 
 
-def splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
-    """The input cut into splits, which can be read repeatedly."""
+def splits_of(context: TableContext, request: WriteRequest) -> tuple[SourceSplit, ...]:
+    """The input cut into splits, which can be read repeatedly. Warns of a file that several sources name, such as two globs."""
     if (rejects := request.reject_file) is not None:
         rejects.check(request.source.paths)
-    return tuple(request.source.plan(allow_empty=request.overwrite or request.allow_empty))
+    splits = tuple(request.source.plan(allow_empty=request.overwrite or request.allow_empty))
+    begins = [split for split in splits if request.source.paths and split.start == 0]
+    met = Counter(split.path for split in begins)
+    repeated = list(dict.fromkeys(split.name for split in begins if met[split.path] > 1))
+    if repeated:
+        others = f" and {counted(len(repeated) - 1, 'other file')}" if len(repeated) > 1 else ""
+        context.cache.warn(f"named more than once, and read as often: {repeated[0]}{others}")
+    return splits
 
 
 def plan_write(
@@ -97,7 +106,7 @@ def plan_write(
             table=context.layout.argument,
             own_buckets=None if request.bucket is None else OwnBuckets.of(context, request.bucket, request.other_buckets),
         ),
-        splits=splits_of(request) if splits is None else splits,
+        splits=splits_of(context, request) if splits is None else splits,
         buckets=_target_buckets(context, state, committed),
         assignment=_assignment(context, request, snapshot, committed),
         first_sequences=_first_sequences(context, committed),

@@ -199,6 +199,16 @@ def test_compact_plans_then_compacts(run: Run, tmp_path: Path) -> None:
     assert run("compact", table, *LOCAL).out == f"{table}: nothing to compact\n"
 
 
+def test_write_warns_of_files_that_two_sources_name(run: Run, orders: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    first, second = jsonl(folder, row(1, "a")), jsonl(folder, row(2, "b"))
+    both = f"warning: named more than once, and read as often: {first} and 1 other file\n"
+    assert run("write", orders, folder / "*.jsonl", folder, *LOCAL).err == both
+    assert str(second) in run("write", orders, folder / "1*", folder / "?.jsonl", *LOCAL).err
+    assert run("write", orders, folder, *LOCAL).err == run("write", orders, first, second, *LOCAL).err == ""
+
+
 def test_compact_warns_beside_writers_that_compact(run: Run, orders: Path, tmp_path: Path) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
     assert "write-only" in run("compact", orders, "--dedicated", *LOCAL).err
