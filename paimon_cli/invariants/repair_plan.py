@@ -101,17 +101,35 @@ def _resurrected_by_hand(context: TableContext) -> Iterator[RepairStep]:
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
     """Snapshot files missing between readable ones, whose changes can be derived from their neighbours."""
     waiting = unreadable - {version_file.snapshot_id for version_file in plan.set_aside}
+    expired = [gap for gap in gaps(ids) if len(gap) <= LONGEST_GAP and _has_expired(context, gap)]
     for gap in gaps(ids):
         if len(gap) > LONGEST_GAP:
             action = f"{len(gap):,} snapshots are missing below it: move it away if it is not a snapshot of this table"
             plan.steps.append(RepairStep(RepairKind.BY_HAND, context.layout.snapshot(gap.stop), action))
-    for number in (number for gap in gaps(ids) if len(gap) <= LONGEST_GAP for number in gap):
+        elif gap in expired:
+            action = f"files that it held are gone: the history begins anew at snapshot {gap.stop}, as after a fast-forward to a "
+            action += "branch that had lost its oldest snapshots; the gap ends when the older ones expire"
+            plan.steps.append(RepairStep(RepairKind.BY_HAND, context.layout.snapshot(gap.start), action))
+    derived = (gap for gap in gaps(ids) if len(gap) <= LONGEST_GAP and gap not in expired)
+    for number in (number for gap in derived for number in gap):
         if number in waiting:  # damaged, and not to be set aside now
             continue
         action = f"write it again from what snapshots {number - 1} and above hold"
         loss = "its user, time and kind; rows of its files stay as the next snapshot has them"
         plan.missing_snapshots.append(number)
         plan.steps.append(RepairStep(RepairKind.CHAIN, context.layout.snapshot(number), action, loss))
+
+
+def _has_expired(context: TableContext, gap: range) -> bool:
+    """Whether files are gone that only the missing snapshots needed: those that the first one above them has removed. They are
+    there if no more than the snapshot files was lost.
+    """
+    try:
+        above = Version(context, context.snapshots.get(gap.stop))
+        removed = [entry for entry in above.base if not above.holds(entry) and context.can_open(entry.file)]
+    except (DamagedFile, NotFound):
+        return False
+    return any(not context.storage.exists(above.file_path(entry)) for entry in removed)
 
 
 def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int], finds_lost: bool) -> None:

@@ -710,3 +710,23 @@ def test_a_hint_is_no_reason_to_delete(tmp_path: Path) -> None:
     assert [step.kind for step in plan.steps] == [RepairKind.BY_HAND, RepairKind.BY_HAND] and plan.changes == 0
     expire_snapshots(context)
     assert all(Path(context.layout.snapshot(number)).exists() for number in (1, 2, 4))
+
+
+def test_a_gap_where_a_history_begins_anew_is_not_filled(tmp_path: Path) -> None:
+    """Main has become a branch that had lost its oldest snapshots. What is missing between has expired with its files: a snapshot
+    that named them again could not be read.
+    """
+    table = Table(plain_table(tmp_path))
+    table.branches.create("dev", snapshot=2)
+    other = Table(table.context.at_branch("dev"))
+    for number in range(4):
+        other.write([{"k": number, "v": "dev"}], compact="none")
+    other.compact(strategy="full")
+    other.expire(retain_max=1, retain_min=1)
+    (first,) = other.snapshot_ids()
+    assert first > 5
+    table.branches.fast_forward("dev")
+    (gap,) = plan_repair(table.context).steps
+    assert gap.kind == RepairKind.BY_HAND and f"begins anew at snapshot {first}" in gap.action
+    assert not apply_repair(table.context, plan_repair(table.context)).snapshots
+    assert {row["v"] for row in table.scan(where="k < 4").to_arrow().to_pylist()} == {"dev"}

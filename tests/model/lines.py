@@ -30,13 +30,18 @@ class Version:
 class Line:
     """A branch: its versions by snapshot id, its tags, and the columns that the next commit writes.
 
-    `floor`: the first version to which a rollback may go; before it the number of buckets was another.
+    `floor`: the first version to which a rollback may go; before it the number of buckets was another. `past`: all that the newest
+    version was built on, by snapshot id, also what has expired.
     """
 
     names: dict[str, str]
     versions: dict[int, Version] = field(default_factory=dict)
     tags: dict[str, tuple[int, Version]] = field(default_factory=dict)
     floor: int = 1
+    past: dict[int, Version] = field(default_factory=dict)
+
+    def add(self, number: int, version: Version) -> None:
+        self.versions[number] = self.past[number] = version
 
     @property
     def newest(self) -> int:
@@ -51,13 +56,22 @@ class Line:
         """Whether records of the newest version wait to become visible."""
         return bool(self.versions) and self.versions[self.newest].waiting > 0
 
+    @property
+    def has_gap(self) -> bool:
+        """Whether versions are missing between others: main has become a branch that had lost its oldest ones."""
+        return len(self.versions) < self.newest - min(self.versions, default=1) + 1
+
     def targets(self) -> list[int]:
         return [number for number in sorted(self.versions) if number >= self.floor]
 
     def copy_of(self, number: int) -> Line:
         """A branch that begins at a version."""
         version = self.versions[number]
-        return Line(dict(version.names), {number: version}, floor=number)
+        return Line(dict(version.names), {number: version}, floor=number, past=self.past_of(number))
+
+    def past_of(self, number: int) -> dict[int, Version]:
+        """All versions up to one."""
+        return {n: version for n, version in self.past.items() if n <= number}
 
 
 def folded(changes: Iterable[Change], names: Mapping[str, str], layout: Layout) -> list[Row]:

@@ -296,17 +296,27 @@ class Steps:
             self._fast_forward(main, name)
 
     def _fast_forward(self, main: Line, name: str) -> None:
+        """Main becomes the branch, after what both share. If the branch has lost that, older versions of main stay before a gap,
+        which must not look like what the branch's first version was built on.
+        """
         branch = self.world.lines[name]
         same = [number for number, version in branch.versions.items() if main.versions.get(number) is version]
-        if branch.newest == max(same, default=0) or not same:
-            return  # without a common snapshot Paimon joins two histories, and what was between them cannot be told
+        if not branch.versions or branch.newest == max(same, default=0):
+            return
         self.world.steps.append(f"branches.fast_forward({name})")
         self.world.table().branches.fast_forward(name)
-        common = max(same)
-        kept = {n: v for n, v in main.versions.items() if n <= common}
+        begin = max(same) + 1 if same else min(branch.versions)
+        kept = {n: v for n, v in main.versions.items() if n < begin}
         lost = set(main.versions) - set(kept)
+        before = kept.get(begin - 1)
+        if before is not None and before is not branch.past.get(begin - 1):
+            there = begin - 1 in self.world.table().snapshot_ids()
+            assert not there or before.rows == branch.past[begin - 1].rows, self.world.story("false neighbour", begin - 1)
+            if not there:
+                del kept[begin - 1]
         tags = {tag: held for tag, held in main.tags.items() if held[0] not in lost}
-        main.versions = {**kept, **{n: v for n, v in branch.versions.items() if n > common}}
+        main.versions = {**kept, **{n: v for n, v in branch.versions.items() if n >= begin}}
+        main.past = dict(branch.past)
         main.tags = {**tags, **branch.tags}
 
     def roll_back(self, branch: str, line: Line) -> None:
@@ -318,6 +328,7 @@ class Steps:
         number, version = line.tags[to] if isinstance(to, str) else (to, line.versions[to])
         self.world.play(Step(f"rollback({to})", branch, lambda table: table.rollback(to)), None, CHANCE_OF_CRASH)
         line.versions = {**{n: v for n, v in line.versions.items() if n < number}, number: version}
+        line.past = {**line.past_of(number), number: version}
         line.tags = {name: held for name, held in line.tags.items() if held[0] <= number}
 
     def alter(self, line: Line) -> None:
