@@ -30,8 +30,8 @@ class Version:
 class Line:
     """A branch: its versions by snapshot id, its tags, and the columns that the next commit writes.
 
-    `floor`: the first version to which a rollback may go; before it the number of buckets was another. `past`: all that the newest
-    version was built on, by snapshot id, also what has expired.
+    `floor`: the first version to which a rollback may go; before it the number of buckets was another. `past`: all that the
+    newest version was built on, by snapshot id, also what has expired.
     """
 
     names: dict[str, str]
