@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_records import copy_records, open_records_above
 from paimon_cli.commit.snapshot_publish import publish_again, replace_snapshot
-from paimon_cli.errors import AlreadyExists, Conflict, DamagedFile, NotFound, NotSupported, UsageError, cleaning_up
+from paimon_cli.errors import AlreadyExists, Conflict, NotFound, NotSupported, UsageError, cleaning_up
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.maintain.end_of_history import EndOfHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.histories import false_neighbour
 from paimon_cli.maintain.named_files import FileToDelete
-from paimon_cli.maintain.needed_files import SharedManifests, all_ids
+from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.removed_versions import (
     FAST_FORWARD,
     DiscardedVersions,
@@ -31,7 +31,6 @@ from paimon_cli.maintain.removed_versions import (
 from paimon_cli.maintain.retention import keep_for_backups
 from paimon_cli.maintain.rollback import remove_snapshots
 from paimon_cli.maintain.tags import snapshot_and_holder, text_within_tag
-from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
@@ -237,28 +236,8 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
         schemas,
         dropped_schemas,
         discarded_versions(main, FAST_FORWARD, snapshots, [snapshot for snapshot in snapshots if snapshot.id - 1 not in ours]),
-        _false_neighbour(main, branch.snapshots.get(theirs[0])),
+        false_neighbour(main, branch.snapshots.get(theirs[0])),
     )
-
-
-def _false_neighbour(main: TableContext, first: Snapshot) -> int | None:
-    """The id of main's snapshot before the branch's `first` one, if that was built on another, which has expired. Also after a
-    fast-forward that was killed before it removed this one.
-    """
-    before = None if first.id == 1 or isinstance(main.storage, ServesVersions) else main.snapshots.find(first.id - 1)
-    if before is None:
-        return None
-    with contextlib.suppress(DamagedFile, NotFound):
-        return None if _follows(SharedManifests(main), before, first) else before.id
-    return None  # what cannot be read is left as it is
-
-
-def _follows(manifests: SharedManifests, before: Snapshot, snapshot: Snapshot) -> bool:
-    """Whether the changes of a snapshot lead from the files of the one before it to its own."""
-    changes = manifests.delta(snapshot)
-    added, deleted = ({e.identity for e in changes if (e.kind == EntryKind.ADD) is is_new} for is_new in (True, False))
-    older = {entry.identity for entry in manifests.live(before)}
-    return {entry.identity for entry in manifests.live(snapshot)} == (older - deleted) | (added - deleted)
 
 
 def files_removed_by_fast_forward(main: TableContext, plan: FastForwardPlan) -> list[FileToDelete]:
@@ -377,13 +356,9 @@ def _common(main: TableContext, branch: TableContext, ours: Sequence[int], their
 
 
 def _is_shared(main: TableContext, branch: TableContext, number: int) -> bool:
-    """Whether both files hold the same commit, whatever their formatting: a snapshot created from a tag is serialised again."""
+    """Whether both files hold the same commit."""
     ours, theirs = main.snapshots.find(number), branch.snapshots.find(number)
-    return ours is not None and theirs is not None and _identity(ours) == _identity(theirs)
-
-
-def _identity(snapshot: Snapshot) -> tuple[object, ...]:
-    return (snapshot.uuid, snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.commit_user, snapshot.time_millis)
+    return ours is not None and theirs is not None and ours.origin == theirs.origin
 
 
 def _schema_changes(main: TableContext, branch: TableContext) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -9,6 +9,7 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.histories import behind_gaps
 from paimon_cli.maintain.named_files import (
     FileToDelete,
     changelog_entries,
@@ -137,9 +138,9 @@ def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:
         needed.need_version(context, tag, manifests)
     earliest = context.snapshots.earliest_id()
     oldest = None if earliest is None else context.snapshots.find(earliest)
-    if oldest is not None:
-        needed.metadata.update(metadata_paths(context, oldest))
-        needed.data.update(key_of_file(entry) for entry in manifests.live(oldest))
+    for snapshot in (*([] if oldest is None else [oldest]), *behind_gaps(context)):
+        needed.metadata.update(metadata_paths(context, snapshot))
+        needed.data.update(key_of_file(entry) for entry in manifests.live(snapshot))
     needed.need_changelogs(context, {changelog.id for changelog in plan.expiring})
     return needed
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from paimon_cli.commit.snapshot_publish import publish_again
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.file_deletion import DeleteFiles, check_deletions, delete_files, how_to_delete_later
+from paimon_cli.maintain.histories import behind_gaps, without_snapshot
 from paimon_cli.maintain.named_files import (
     FileKey,
     FileToDelete,
@@ -45,6 +46,8 @@ from paimon_cli.storage.injected import moment_of_wall_clock
 from paimon_cli.storage.threads import in_parallel
 
 OnRead = Callable[[int], None]
+_WALL_CLOCKS_MILLIS = 27 * 3_600_000
+"""By how much clocks on walls around the world differ, and an hour."""
 
 
 @dataclass(frozen=True)
@@ -79,25 +82,36 @@ class ExpiryPlan:
         return (*self.resurrected, *(snapshot.id for snapshot in self.snapshots))
 
     def data_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
-        """Dead files and changelog files that nothing protects. Of tags, only the nearest older one can need a dead file, and
-        those of another history after a fast-forward (`_StrangeTags`).
-        """
-        tags = [tag for tag in now.tags if tag.id < self.kept.id]
-        tag_ids = [tag.id for tag in tags]
-        manifests = SharedManifests(context)
-        nearest, alive, strange = -1, set[FileKey](), _StrangeTags(tags, manifests)
-        for number, entries in self.dead.items():
-            tag_index = bisect_left(tag_ids, number) - 1
-            if tag_index >= 0 and tag_index != nearest and entries:
-                nearest, alive = tag_index, {key_of_file(entry) for entry in manifests.live(tags[tag_index])}
-            for entry in entries:
-                key = key_of_file(entry)
-                if key in now.elsewhere.data or (tag_index >= 0 and (key in alive or strange.need(entry, tag_index))):
-                    continue
-                yield from data_files_to_delete(context, entry, "data")
+        """Dead files and changelog files that nothing protects."""
+        dead = {key_of_file(entry): entry for entries in self.dead.values() for entry in entries}
+        for key in dead.keys() & now.elsewhere.data:
+            del dead[key]
+        self._spare_tagged(SharedManifests(context), now, dead)
+        for entry in dead.values():
+            yield from data_files_to_delete(context, entry, "data")
         for entry in self.changelogs:
             if key_of_file(entry) not in now.elsewhere.data:
                 yield from data_files_to_delete(context, entry, "changelog")
+
+    def _spare_tagged(self, manifests: SharedManifests, now: Protections, dead: dict[FileKey, ManifestEntry]) -> None:
+        """Take what tags need out of `dead`.
+
+        In one history a tag needs a dead file only if the nearest tag before its end has it, too. Tags of another history
+        (`histories`) may need what that lacks, and their numbers do not tell them: main has tagged its snapshot 5, and has become
+        a branch that began at 2 and has tagged its own 3. So all tags are read but those that are older than all of these files.
+        """
+        tags = [tag for tag in now.tags if tag.id < self.kept.id]
+        nearest = bisect_left([tag.id for tag in tags], min(self.dead, default=0)) - 1
+        oldest = None
+        for index in reversed(range(len(tags))):
+            if not dead:
+                return
+            if index < nearest:
+                oldest = _oldest_creation(dead.values()) if oldest is None else oldest
+                if tags[index].time_millis < oldest:
+                    continue
+            for entry in manifests.live(tags[index]):
+                dead.pop(key_of_file(entry), None)
 
     def metadata_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
         """Metadata files that nothing protects, and old records of commits."""
@@ -107,35 +121,12 @@ class ExpiryPlan:
         yield from (FileToDelete(path, "commit record", 0) for path in forgotten_records(context))
 
 
-@dataclass
-class _StrangeTags:
-    """Tells whether tags need a dead file that the nearest older one lacks. After a fast-forward, main has tags of two histories:
-
-    Main has tagged its snapshot 5, and a branch that began at 2 its own 3. Main becomes the branch, at 6, and 7 removes a file
-    that 3 has added. The nearest tag, that of 5, lacks the file, and that of 3 needs it.
-
-    In one history a file that the nearest tag lacks is younger than all tags before that. So only tags are read that are not.
+def _oldest_creation(entries: Iterable[ManifestEntry]) -> int:
+    """The earliest moment, in epoch millis, at which one of these files may have been made. Files name the time of a clock on the
+    wall, and not where it hangs; 0 if one names none.
     """
-
-    tags: Sequence[Snapshot]
-    manifests: SharedManifests
-    _alive: dict[int, set[FileKey]] = field(default_factory=dict)
-    _latest: tuple[int, int] = (0, 0)
-
-    def need(self, entry: ManifestEntry, nearest: int) -> bool:
-        """Whether one of the tags before the `nearest` one (an index) needs a file."""
-        if self._latest[0] != nearest:
-            self._latest = nearest, max((tag.time_millis for tag in self.tags[:nearest]), default=0)
-        created = entry.file.creation_time_millis
-        if created is None or (moment := moment_of_wall_clock(created)) > self._latest[1]:
-            return False
-        older = (index for index in range(nearest) if self.tags[index].time_millis >= moment)
-        return any(key_of_file(entry) in self._files(index) for index in older)
-
-    def _files(self, index: int) -> set[FileKey]:
-        if index not in self._alive:
-            self._alive[index] = {key_of_file(entry) for entry in self.manifests.live(self.tags[index])}
-        return self._alive[index]
+    oldest = min((entry.file.creation_time_millis or 0 for entry in entries), default=0)
+    return moment_of_wall_clock(oldest) - _WALL_CLOCKS_MILLIS if oldest else 0
 
 
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:
@@ -202,7 +193,7 @@ def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFile
 
 def _delete_their_files(context: TableContext, plan: ExpiryPlan, delete: DeleteFiles) -> ExpirySummary:
     """Delete the files. If the storage refuses some, all others go nevertheless: orphans are found without their manifests."""
-    now = _current_protections(context)
+    now = _current_protections(context, plan)
     of_data, of_metadata = Deletions(), Deletions()
     data = list(plan.data_files(context, now))
     of_data.run(lambda: delete(file.path for file in data))
@@ -241,7 +232,7 @@ def point_at_earliest(context: TableContext, snapshot_id: int) -> None:
 
 def files_to_delete_now(context: TableContext, plan: ExpiryPlan) -> list[FileToDelete]:
     """All files that `carry_out` would delete now, snapshot files first."""
-    now = _current_protections(context)
+    now = _current_protections(context, plan)
     snapshots = [FileToDelete(context.layout.snapshot(number), "snapshot") for number in plan.snapshot_ids]
     return [*snapshots, *plan.data_files(context, now), *plan.metadata_files(context, now)]
 
@@ -256,11 +247,15 @@ def _as_changelog(snapshot: Snapshot) -> bytes:
     return snapshot.to_json().encode()
 
 
-def _current_protections(context: TableContext) -> Protections:
+def _current_protections(context: TableContext, plan: ExpiryPlan) -> Protections:
     """Read tags before branches: a job that creates a branch from a tag checks afterwards that the tag still exists."""
     tags = tagged_snapshots(context)
     elsewhere = needed_by_other_branches(context)
     elsewhere.need_changelogs(context)
+    newer = [tag for tag in tags if tag.id >= plan.kept.id]
+    manifests = SharedManifests(context)
+    for version in (*behind_gaps(context, plan.snapshot_ids), *without_snapshot(context, newer)):
+        elsewhere.need_version(context, version, manifests)
     return Protections(tags, elsewhere)
 
 

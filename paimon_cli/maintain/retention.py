@@ -25,8 +25,8 @@ class Protections:
 
 
 def tagged_snapshots(context: TableContext) -> list[Snapshot]:
-    """The snapshots that tags hold, the oldest first."""
-    tagged: dict[int, Snapshot] = {}
+    """The snapshots that tags hold, the oldest first. Two may have the same number (`histories`)."""
+    tagged: dict[object, Snapshot] = {}
     for status in context.storage.list_directory(context.layout.tag_directory):
         if status.name.startswith(TAG_PREFIX) and not status.is_directory:
             content = _read(context, status.path)
@@ -36,8 +36,8 @@ def tagged_snapshots(context: TableContext) -> list[Snapshot]:
                 except DamagedFile as error:
                     error.set_hint(context.layout.if_damaged)
                     raise
-                tagged[snapshot.id] = snapshot
-    return [tagged[number] for number in sorted(tagged)]
+                tagged[snapshot.origin] = snapshot
+    return sorted(tagged.values(), key=lambda snapshot: snapshot.id)
 
 
 @dataclass(frozen=True)

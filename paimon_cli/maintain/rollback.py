@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_records import open_records_above
 from paimon_cli.commit.snapshot_publish import publish_again
-from paimon_cli.errors import Conflict, NotFound
+from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.points_in_time import tag_holding
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.histories import false_neighbour
 from paimon_cli.maintain.named_files import FileToDelete
 from paimon_cli.maintain.removed_versions import (
     ROLLBACK,
@@ -69,14 +71,21 @@ def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: 
     if tag is None:
         raise NotFound(f"nothing to roll back to in {context.address}", "neither a snapshot nor a tag was given")
     snapshot = context.tags.get(tag).snapshot
-    is_there = context.snapshots.in_history(snapshot.id) is not None  # an interrupted rollback may have put it below a gap
-    return RollbackTarget(snapshot, None if is_there else tag)
+    found = context.snapshots.in_history(snapshot.id)  # an interrupted rollback may have put it below a gap
+    return RollbackTarget(snapshot, tag if found is None or found.origin != snapshot.origin else None)
 
 
 def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan:
-    """Find out what would be deleted, without changes."""
+    """Find out what would be deleted, without changes. Raises `UsageError` if the target's number is that of another snapshot."""
     number = target.snapshot.id
     ids = context.snapshots.ids()
+    if target.tag is not None and number in ids:
+        raise UsageError(
+            f"{context.address} cannot be rolled back to tag '{target.tag}'",
+            f"it holds another snapshot {number} than the history, which a fast-forward has replaced",
+            "to have the rows of the tag in a new commit: "
+            f"paimon-cli rollback {context.layout.argument} --to {shlex.quote(target.tag)} --as-new",
+        )
     going = [i for i in reversed(ids) if i > number]
     tags = tags_above(context, number)
     changelogs = [changelog for changelog in ChangelogHistory(context.storage, context.layout).all() if changelog.id > number]
@@ -197,10 +206,17 @@ def _put_back(context: TableContext, removed: Sequence[tuple[int, bytes]]) -> No
 
 
 def _restore_snapshot(context: TableContext, target: Snapshot, text: bytes) -> None:
-    """Publish the snapshot that only a tag held as the oldest one."""
+    """Publish the snapshot that only a tag held: as the oldest one, or in a gap, where it follows what it was built on.
+
+    A false neighbour goes first: a rollback that is killed and repeated finds the snapshot in its place.
+    """
+    older = [number for number in context.snapshots.ids() if number < target.id]
+    wrong = false_neighbour(context, target)
+    if wrong is not None:
+        context.storage.delete(context.layout.snapshot(wrong))
     if not publish_again(context, target.id, text) and context.snapshots.find(target.id) != target:
         raise Conflict(f"snapshot {target.id} of {context.address} could not be restored", "another one has its number now")
-    point_at_earliest(context, target.id)
+    point_at_earliest(context, next((number for number in older if number != wrong), target.id))
 
 
 def _forget_changelogs(context: TableContext, plan: RollbackPlan) -> None:

@@ -19,6 +19,7 @@ from paimon_cli.errors import (
 )
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.file_deletion import DeleteFiles
+from paimon_cli.maintain.histories import behind_gaps, without_snapshot
 from paimon_cli.maintain.named_files import FileToDelete, changelog_entries, file_paths
 from paimon_cli.maintain.needed_files import SharedManifests, all_ids, needed_by_other_branches
 from paimon_cli.maintain.removed_versions import (
@@ -132,9 +133,9 @@ def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
     unfinished = {name for record in unfinished_removals(context, TAGS) for name in record.tags}
     found = {name: context.tags.find(name) if name in unfinished else context.tags.get(name) for name in names}
     tags = {name: tag.snapshot for name, tag in found.items() if tag is not None}
-    others = {tag.snapshot.id for name, tag in context.tags.all().items() if name not in tags}
-    held = {snapshot.id: snapshot for snapshot in tags.values()}
-    alone = [s for s in held.values() if s.id not in others and not context.storage.exists(context.layout.snapshot(s.id))]
+    others = {tag.snapshot.origin for name, tag in context.tags.all().items() if name not in tags}
+    held = {snapshot.origin: snapshot for snapshot in tags.values() if snapshot.origin not in others}
+    alone = without_snapshot(context, list(held.values()))
     return TagRemoval(tuple(names), discarded_versions(context, TAGS, [], alone))
 
 
@@ -202,18 +203,19 @@ def _surplus_tags(context: TableContext, names: Sequence[str]) -> list[str]:
 
 
 def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
-    """All other tags, and the oldest snapshot. Not only the nearest ones: a tag may be created from any snapshot later on.
+    """All other tags, the oldest snapshot, and those that may have another history before them (`histories`). Not only the
+    nearest ones: a tag may be created from any snapshot later on.
 
-    With the record of an interrupted command, all snapshots: one that was gone may have been put back since, and a record in a
-    table that is not to be trusted may name the files of any.
+    All snapshots if a tag is not older than they are, but of another history; and with the record of an interrupted command: one
+    that was gone may have been put back since, and a record in a table that is not to be trusted may name the files of any.
     """
     gone = {context.layout.tag(name) for name in removal.names}
     tags = [tag.snapshot for name, tag in context.tags.all().items() if context.layout.tag(name) not in gone]
-    if removal.discarded.unfinished:
-        return [*tags, *filter(None, map(context.snapshots.find, all_ids(context)))]
     earliest = context.snapshots.earliest_id()
+    if removal.discarded.unfinished or any(state.id > (earliest or 0) for state in removal.discarded.states):
+        return [*tags, *filter(None, map(context.snapshots.find, all_ids(context)))]
     oldest = None if earliest is None else context.snapshots.find(earliest)
-    return tags if oldest is None else [*tags, oldest]
+    return [*tags, *([] if oldest is None else [oldest]), *behind_gaps(context)]
 
 
 def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple[bytes, str]:

@@ -93,6 +93,13 @@ class Snapshot:
         return self.changelog_manifest_list is None and EXPIRED_CHANGELOG_PROPERTY in (self.properties or {})
 
     @property
+    def origin(self) -> tuple[str | int | None, ...]:
+        """Tells the commit from another one of the same number, whatever the formatting of its file: a snapshot created from a
+        tag is serialised again.
+        """
+        return (self.id, self.uuid, self.base_manifest_list, self.delta_manifest_list, self.commit_user, self.time_millis)
+
+    @property
     def commit_attempts(self) -> int | None:
         """The number of attempts; None for a commit of another tool."""
         return self._integer_property(ATTEMPTS_PROPERTY)

@@ -1,0 +1,50 @@
+"""Main may hold versions of two histories: after a fast-forward to a branch whose oldest snapshots had expired, its own older
+snapshots and tags stay beside those of the branch. What one history has removed may be live in the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.needed_files import SharedManifests
+from paimon_cli.metadata.data_file import EntryKind
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.capabilities import ServesVersions
+
+
+def behind_gaps(context: TableContext, expired: Collection[int] = ()) -> list[Snapshot]:
+    """The snapshots that follow a gap in the history. Those before it may be of another one. `expired`: ids of snapshots that
+    have just gone, which leave no gap.
+    """
+    ids = context.snapshots.ids()
+    behind = [above for below, above in pairwise(sorted({*expired, *ids})) if above > below + 1]
+    return [found for number in behind if number in ids and (found := context.snapshots.find(number)) is not None]
+
+
+def without_snapshot(context: TableContext, tags: Sequence[Snapshot]) -> list[Snapshot]:
+    """The tags whose number is that of another snapshot, or of none: the history does not tell what they need."""
+    return [tag for tag in tags if (found := context.snapshots.find(tag.id)) is None or found.origin != tag.origin]
+
+
+def false_neighbour(context: TableContext, first: Snapshot) -> int | None:
+    """The id of the snapshot before `first`, which comes from elsewhere, if that was built on another one, which has expired.
+    Also after a command that was killed before it removed this one.
+    """
+    before = None if first.id == 1 or isinstance(context.storage, ServesVersions) else context.snapshots.find(first.id - 1)
+    if before is None:
+        return None
+    with contextlib.suppress(DamagedFile, NotFound):
+        return None if _follows(SharedManifests(context), before, first) else before.id
+    return None  # what cannot be read is left as it is
+
+
+def _follows(manifests: SharedManifests, before: Snapshot, snapshot: Snapshot) -> bool:
+    """Whether the changes of a snapshot lead from the files of the one before it to its own."""
+    changes = manifests.delta(snapshot)
+    added, deleted = ({e.identity for e in changes if (e.kind == EntryKind.ADD) is is_new} for is_new in (True, False))
+    older = {entry.identity for entry in manifests.live(before)}
+    return {entry.identity for entry in manifests.live(snapshot)} == (older - deleted) | (added - deleted)
