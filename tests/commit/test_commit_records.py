@@ -479,6 +479,76 @@ def test_records_of_a_branch_say_how_far_a_user_has_come(tmp_path: Path) -> None
     assert how_far(context) == {"read": "5"}
 
 
+class KilledAtHint(LocalStorage):
+    """The process dies after the publication of its snapshot, before it completes its record."""
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        if path.endswith("/LATEST"):
+            raise Crash
+        super().overwrite(path, data)
+
+
+class KilledBefore(LocalStorage):
+    """The process dies just before the publication of its snapshot."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if "/snapshot/snapshot-" in path:
+            raise Crash
+        return super().put_if_absent(path, data)
+
+
+def read_up_to(mark: int) -> CommitIdentity:
+    return replace(JOB, properties=(("read", str(mark)),))
+
+
+class Numbered(SystemRandom):
+    """UUIDs in a given order, which is that of a listing."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+
+    def uuid(self) -> str:
+        return str(UUID(int=self.first))
+
+
+@pytest.mark.parametrize("first", [1, 3], ids=["published first", "published last"])
+@pytest.mark.parametrize("repeated", [JOB, read_up_to(7), read_up_to(9)], ids=["plain", "same", "other"])
+def test_of_two_killed_attempts_that_of_the_snapshot_says_how_far(tmp_path: Path, first: int, repeated: CommitIdentity) -> None:
+    foreign_table(tmp_path / "t")
+    for mark, storage, order in ((9, KilledBefore(), 2), (7, KilledAtHint(), first)):
+        with pytest.raises(Crash):
+            append(replace(make_table(tmp_path / "t", storage=storage), random=Numbered(order)), f"read-{mark}", read_up_to(mark))
+    context = make_table(tmp_path / "t")
+    assert append(context, "again", repeated).already_committed
+    move_on(context)
+    assert how_far(context) == {"read": "7"}
+
+
+def test_a_slower_twin_does_not_say_that_its_own_rows_were_read(tmp_path: Path) -> None:
+    """It had read further when the other one committed, and died."""
+    table = foreign_table(tmp_path / "t")
+
+    def die_after_publication() -> None:
+        with pytest.raises(Crash):
+            append(make_table(tmp_path / "t", storage=KilledAtHint()), "twin", read_up_to(7))
+
+    context = make_table(tmp_path / "t", storage=RivalStorage(die_after_publication))
+    assert append(context, "mine", read_up_to(9)).already_committed
+    move_on(table)
+    assert how_far(table) == {"read": "7"}
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_commit_that_another_tool_rolled_back_does_not_say_how_far(tmp_path: Path, first: int) -> None:
+    context = foreign_table(tmp_path / "t")
+    append(replace(context, random=Numbered(2)), "gone", read_up_to(9))
+    Path(context.layout.snapshot(context.snapshots.ids()[-1])).unlink()
+    others_commit(context)
+    append(replace(context, random=Numbered(first)), "mine", replace(read_up_to(7), assume_new=True))
+    move_on(context)
+    assert how_far(context) == {"read": "7"}
+
+
 def test_a_branch_that_begins_with_the_very_snapshot_of_a_commit_knows_it(tmp_path: Path) -> None:
     context = foreign_table(tmp_path / "t")
     append(context, "mine")
