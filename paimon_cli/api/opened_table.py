@@ -128,7 +128,8 @@ class OpenedTable:
 
         opened = self.context
         latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
-        check_options_of_call(latest.options, opened.given, has_snapshots, counting)
+        has_keys = bool(latest.primary_keys)
+        check_options_of_call(latest.options, opened.given, has_snapshots, counting, has_keys=has_keys)
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.
