@@ -19,7 +19,15 @@ from uuid import UUID
 
 import pytest
 
-from paimon_cli.commit.commit_records import MAX_OLD_FILES, CommitRecord, all_records, needless, records_of, records_up_to
+from paimon_cli.commit.commit_records import (
+    MAX_OLD_FILES,
+    CommitRecord,
+    all_records,
+    needless,
+    open_records_above,
+    records_of,
+    records_up_to,
+)
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, last_commit
 from paimon_cli.commit.outcome import CommitResult
@@ -536,6 +544,17 @@ def test_a_slower_twin_does_not_say_that_its_own_rows_were_read(tmp_path: Path) 
     assert append(context, "mine", read_up_to(9)).already_committed
     move_on(table)
     assert how_far(table) == {"read": "7"}
+
+
+def test_a_record_that_a_rollback_opens_keeps_what_it_holds(tmp_path: Path) -> None:
+    """The rollback may be killed before it removes the snapshot, or be refused: then the record is completed again."""
+    context = foreign_table(tmp_path / "t")
+    append(context, "mine", read_up_to(7))
+    open_records_above(context, context.snapshots.ids()[-1] - 1)
+    assert records(context) == ["7 open"]
+    assert append(context, "again", JOB).already_committed
+    move_on(context)
+    assert how_far(context) == {"read": "7"}
 
 
 @pytest.mark.parametrize("first", [1, 3])
