@@ -227,15 +227,22 @@ def check_options_of_call(
             _refuse_never(key)
             if has_snapshots:
                 _refuse_immutable(key)
-            if has_snapshots and key == "changelog-producer" and not _LOOKING_UP.isdisjoint((value, options.get(key))):
-                raise UsageError(
-                    f"{key} cannot be {value} for one call",
-                    "compactions with and without lookups must not alternate",
-                    "leave out the option, or change it for the table with `alter`",
-                    option=key,
-                )
+            if has_snapshots and key == "changelog-producer":
+                _check_producer(options.get(key) or "none", value)
             if has_snapshots and key == VECTORS_ENABLED:
                 _check_vectors({**options, "deletion-vectors.modifiable": "false"}, _is_true(value))
+
+
+def _check_producer(own: str, value: str) -> None:
+    """Raise `UsageError` for a changelog producer that one call cannot have in a table with another one."""
+    if not _LOOKING_UP.isdisjoint((value, own)):
+        why = "compactions with and without lookups must not alternate"
+    elif own.strip().lower() != "none":
+        why = "streams read the changes of the table's own producer, and would miss those of this call"
+    else:
+        return
+    key, hint = "changelog-producer", "leave out the option, or change it for the table with `alter`"
+    raise UsageError(f"{key} cannot be {value} for one call", why, hint, option=key)
 
 
 def _merges_otherwise(options: Mapping[str, str], key: str, value: str) -> bool:

@@ -89,6 +89,21 @@ def test_one_call_does_not_merge_in_its_own_way(tmp_path: Path, option: str, val
     Table(own.with_options({option: value}), Runtime()).check_call()
 
 
+@pytest.mark.parametrize("own", ["input", "full-compaction"])
+def test_one_call_leaves_no_changes_out_of_the_changelog(tmp_path: Path, own: str) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog-producer": own})
+    write(context, [{"k": 1, "v": "a"}])
+    for value in {"none", "input", "full-compaction"} - {own}:
+        with pytest.raises(UsageError, match="streams read the changes of the table's own producer"):
+            Table(context.with_options({"changelog-producer": value}), Runtime()).check_call()
+    silent = make_table(tmp_path / "silent", COLUMNS, ["k"])
+    write(silent, [{"k": 1, "v": "a"}])
+    told = Table(silent.with_options({"changelog-producer": own}), Runtime())
+    told.check_call()
+    write(told.context, [{"k": 1, "v": "b"}])
+    assert [row["v"] for row in Table.open(silent.url).changelog(1).to_arrow().to_pylist()] == ["a", "b"]
+
+
 def test_one_call_may_ignore_deletes_where_nothing_is_merged(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1)
     write(context, [{"k": 1, "v": "a"}])
