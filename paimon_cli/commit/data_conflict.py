@@ -121,8 +121,10 @@ def check_of_partitions(
 
 def check_place(context: TableContext, latest: Snapshot | None) -> None:
     """Raise `DataConflict` if a commit of any kind has followed on the only snapshot on which the change may follow."""
-    newest, planned_at = 0 if latest is None else latest.id, context.only_on
-    if planned_at is not None and newest != planned_at:
+    newest, planned = 0 if latest is None else latest.id, context.only_on
+    planned_at, known = (planned.id, planned) if isinstance(planned, Snapshot) else (planned, None)
+    is_other = known is not None and latest is not None and _commit_of(latest) != _commit_of(known)
+    if planned_at is not None and (newest != planned_at or is_other):
         what = f"{context.address} is at snapshot {newest}, and the change was planned at snapshot {planned_at}"
         raise DataConflict(what, "another commit was made in between", "plan it again", planned_at=planned_at, latest=newest)
 
