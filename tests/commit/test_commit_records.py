@@ -44,6 +44,7 @@ from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import Crash, data_file, live_names, make_table
 from tests.nightly import first
 from tests.rivals import RivalStorage
@@ -499,7 +500,7 @@ class KilledAtHint(LocalStorage):
 class KilledBefore(LocalStorage):
     """The process dies just before the publication of its snapshot."""
 
-    def put_if_absent(self, path: str, data: bytes) -> bool:
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         if "/snapshot/snapshot-" in path:
             raise Crash
         return super().put_if_absent(path, data)
