@@ -85,7 +85,9 @@ class OpenedTable:
 
         The next write, update, delete or merge on the result raises `DataConflict` if any other commit was made since then.
         """
-        return type(self)(replace(self.context, only_on=snapshot_id or 0), self.runtime)
+        seen = self.context.snapshots.seen()  # a rollback may give its number to another commit
+        known = seen if seen is not None and seen.id == snapshot_id else snapshot_id or 0
+        return type(self)(replace(self.context, only_on=known), self.runtime)
 
     def _warn_of_damage(self, damage: PaimonError) -> None:
         """Warn of a file that cannot be read, which a listing leaves out."""
@@ -128,7 +130,8 @@ class OpenedTable:
 
         opened = self.context
         latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
-        check_options_of_call(latest.options, opened.given, has_snapshots, counting)
+        has_keys = bool(latest.primary_keys)
+        check_options_of_call(latest.options, opened.given, has_snapshots, counting, has_keys=has_keys)
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.

@@ -174,6 +174,11 @@ def codecs_unknown_to_java(options: TableOptions) -> dict[str, tuple[str, str]]:
 
 
 ONLY_UP = ("ignore-delete", "ignore-update-before")
+_OF_MERGED_COLUMNS = (
+    *("aggregate-function", "ignore-retract", "sequence-group", "list-agg-delimiter", "distinct"),
+    *("nested-key", "nested-sequence-field", "ts-field"),
+)
+"""How the options `fields.COLUMN.` end that decide which value a key has."""
 _NEVER = {"type": "the type of a table never changes", "path": "to move a table, move its directory"}
 
 
@@ -196,7 +201,12 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
 
 
 def check_options_of_call(
-    options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool, counting: Collection[str] = ()
+    options: Mapping[str, str],
+    given: Mapping[str, str],
+    has_snapshots: bool,
+    counting: Collection[str] = (),
+    *,
+    has_keys: bool = True,
 ) -> None:
     """Raise `UsageError` if the options of one call (`given`) contradict how the table's files were written.
 
@@ -206,19 +216,45 @@ def check_options_of_call(
         raise other_places(key)
     for key, value in given.items():
         known = find_option(key)
+        if has_snapshots and has_keys and _merges_otherwise(options, key, value):
+            raise UsageError(
+                f"{key} cannot be {value} for one call",
+                "its compactions would merge the rows of all calls like that, for good",
+                "leave out the option, or change it for the table with `alter`",
+                option=key,
+            )
         if known is not None and options.get(key, known.default) != value:
             _refuse_never(key)
             if has_snapshots:
                 _refuse_immutable(key)
-            if has_snapshots and key == "changelog-producer" and not _LOOKING_UP.isdisjoint((value, options.get(key))):
-                raise UsageError(
-                    f"{key} cannot be {value} for one call",
-                    "compactions with and without lookups must not alternate",
-                    "leave out the option, or change it for the table with `alter`",
-                    option=key,
-                )
+            if has_snapshots and key == "changelog-producer":
+                _check_producer(options.get(key) or "none", value)
             if has_snapshots and key == VECTORS_ENABLED:
                 _check_vectors({**options, "deletion-vectors.modifiable": "false"}, _is_true(value))
+
+
+def _check_producer(own: str, value: str) -> None:
+    """Raise `UsageError` for a changelog producer that one call cannot have in a table with another one."""
+    if not _LOOKING_UP.isdisjoint((value, own)):
+        why = "compactions with and without lookups must not alternate"
+    elif own.strip().lower() != "none":
+        why = "streams read the changes of the table's own producer, and would miss those of this call"
+    else:
+        return
+    key, hint = "changelog-producer", "leave out the option, or change it for the table with `alter`"
+    raise UsageError(f"{key} cannot be {value} for one call", why, hint, option=key)
+
+
+def _merges_otherwise(options: Mapping[str, str], key: str, value: str) -> bool:
+    """Whether the table merges the versions of a key in another way than with this value of the option."""
+    if key.startswith("fields.") and key.endswith(_OF_MERGED_COLUMNS):
+        return options.get(key) != value
+    if not (key.startswith("sequence.field") or key.endswith("ignore-delete")):
+        return False
+    own, changed = TableOptions(options), TableOptions({**options, key: value})
+    if own.ignore_delete != changed.ignore_delete:
+        return True
+    return (own.sequence_fields, own.sequence_sort_order) != (changed.sequence_fields, changed.sequence_sort_order)
 
 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:

@@ -87,9 +87,8 @@ class CommitRecord:
 
     def paths(self, layout: TableLayout) -> list[str]:
         """The paths of its files, in the order of writing."""
-        own = f"{self.digest}-{self.identifier}-{self.uuid}"
-        begun = layout.commit_record(f"{own}-after-{self.after}")
-        return [begun] if self.snapshot is None else [begun, layout.commit_record(f"{own}-made-{self.snapshot}")]
+        own = layout.commit_record(f"{self.digest}-{self.identifier}-{self.uuid}")
+        return [f"{own}-after-{self.after}", *([] if self.snapshot is None else [f"{own}-made-{self.snapshot}"])]
 
     def content(self, storage: Storage, layout: TableLayout) -> bytes:
         """What its first file holds, which tells nothing if another process has just deleted it."""
@@ -160,7 +159,7 @@ def last_record(context: TableContext, user: str, oldest: int, latest: int) -> C
     for identifier in sorted({record.identifier for record in own}, reverse=True):
         same = [record for record in own if record.identifier == identifier]
         if made := [record for record in same if record.snapshot is not None and record.after < record.snapshot < oldest]:
-            return made[0]
+            return max(made, key=lambda record: record.snapshot or 0)  # another tool may have rolled back an earlier one
         if not all(record.snapshot is None and oldest - 1 <= record.after <= latest for record in same):
             return UNKNOWN_RECORD
     return None
@@ -168,8 +167,16 @@ def last_record(context: TableContext, user: str, oldest: int, latest: int) -> C
 
 def properties_of_record(context: TableContext, record: CommitRecord) -> Mapping[str, str] | None:
     """The properties that the commit of a record gave its snapshot; None if they are lost."""
+    return _properties_in(record.content(context.storage, context.layout))
+
+
+def _content_of(properties: Mapping[str, str] | None) -> bytes:
+    return json.dumps(properties, ensure_ascii=False, separators=(",", ":")).encode() if properties else b""
+
+
+def _properties_in(text: bytes) -> Mapping[str, str] | None:
     try:
-        content = json.loads(record.content(context.storage, context.layout))
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return None
     is_plain = isinstance(content, dict) and all(isinstance(text, str) for text in content.values())
@@ -184,7 +191,7 @@ class CommitIntents:
     def __init__(
         self, context: TableContext, commits: Iterable[tuple[str, int]], properties: Mapping[str, str] | None = None
     ) -> None:
-        content = json.dumps(properties, ensure_ascii=False, separators=(",", ":")).encode() if properties else b""
+        content = _content_of(properties)
         self._intents = [_Intent(context, user, identifier, content) for user, identifier in commits]
 
     def announce(self, latest: Snapshot | None) -> None:
@@ -252,18 +259,27 @@ class _Intent:
                 self._tidy()
 
     def confirm(self, snapshot: Snapshot) -> None:
-        """The open record of the run that published it is completed. If there is none, the own one is, so that this commit stays
-        acknowledged.
+        """Complete the record of the run that published it, which tells its properties: another run may have had others. If there
+        is none, the own one is completed, or a new one, so that this commit stays acknowledged.
         """
-        own, others = self._record, list[CommitRecord]()
-        with contextlib.suppress(StorageUnavailable):
-            found = [r for r in _records(self._context.storage, self._context.layout) if r.digest == self._digest]
-            others = [r for r in found if r.identifier == self._identifier and (own is None or r.uuid != own.uuid)]
-        if any(record.snapshot == snapshot.id for record in others):
-            self.withdraw()
+        context, own, found = self._context, self._record, list[tuple[int, CommitRecord]]()
+        if own is not None and own.snapshot is not None:
             return
-        if own is None:
-            self._record = next((record for record in others if record.snapshot is None and record.after < snapshot.id), None)
+        names, given = _properties_in(self._content) or {}, snapshot.properties or {}
+        told = {name: given[name] for name in names if name in given}
+        with contextlib.suppress(StorageUnavailable):
+            for record in _records(context.storage, context.layout):
+                is_kin = (record.digest, record.identifier) == (self._digest, self._identifier) and record != own
+                if is_kin and (record.snapshot == snapshot.id or (record.snapshot is None and record.after < snapshot.id)):
+                    said = properties_of_record(context, record) or {}
+                    if told.items() <= said.items() <= given.items():
+                        found.append((len(said), record))
+        if any(record.snapshot is not None for _, record in found):
+            return self.withdraw()
+        if own is None or self._content != _content_of(told):
+            self.withdraw()
+            self._record = max(found, key=lambda rated: rated[0])[1] if found else None
+            self._content = _content_of(told)
         self.complete(snapshot)
 
     def withdraw(self) -> None:
@@ -317,7 +333,7 @@ def _forgotten(files: list[FileStatus]) -> list[str]:
 
 
 def all_records(context: TableContext) -> list[CommitRecord]:
-    """The records of all users of this branch."""
+    """Those of all users of this branch."""
     return _records(context.storage, context.layout)
 
 
@@ -327,7 +343,7 @@ def open_records_above(context: TableContext, target: int) -> None:
     for record in all_records(context):
         if record.snapshot is None or record.snapshot > target:
             opened = replace(record, uuid=context.random.uuid(), after=min(record.after, target), snapshot=None)
-            storage.overwrite(opened.paths(layout)[0], b"")
+            storage.overwrite(opened.paths(layout)[0], record.content(storage, layout))
             for path in reversed(record.paths(layout)):
                 storage.delete(path)
 

@@ -121,8 +121,10 @@ def check_of_partitions(
 
 def check_place(context: TableContext, latest: Snapshot | None) -> None:
     """Raise `DataConflict` if a commit of any kind has followed on the only snapshot on which the change may follow."""
-    newest, planned_at = 0 if latest is None else latest.id, context.only_on
-    if planned_at is not None and newest != planned_at:
+    newest, planned = 0 if latest is None else latest.id, context.only_on
+    planned_at, known = (planned.id, planned) if isinstance(planned, Snapshot) else (planned, None)
+    is_other = known is not None and latest is not None and _commit_of(latest) != _commit_of(known)
+    if planned_at is not None and (newest != planned_at or is_other):
         what = f"{context.address} is at snapshot {newest}, and the change was planned at snapshot {planned_at}"
         raise DataConflict(what, "another commit was made in between", "plan it again", planned_at=planned_at, latest=newest)
 
@@ -146,18 +148,34 @@ class DataConflictCheck:
         self._written = written
         self._read = self._checked = read_snapshot_id or 0
         self._last: Snapshot | None = None
+        self._seen = context.snapshots.seen()
+        """The newest snapshot that this process had read when its changes were complete; later that of the last check."""
 
     def check(self, latest: Snapshot | None) -> None:
         """Raise the conflict with the first snapshot, up to `latest`, that wrote to the same rows, or that cannot be read."""
         newest = latest.id if latest else 0
         if newest < self._checked:
             raise self._undecided(f"the table was rolled back to snapshot {newest}")
+        if not self._only_distributed and self._is_replaced(latest):
+            raise self._undecided(f"the table was rolled back, and another commit is snapshot {self._checked} now")
         try:
             found = self._written.first_conflict(self._suspects(latest, newest))
         except SnapshotGone as gone:
             raise self._undecided(gone.what) from gone
         if found is not None:
             raise self._conflict(found)
+        self._seen = latest
+
+    def _is_replaced(self, latest: Snapshot | None) -> bool:
+        """Whether another commit has the number of a snapshot up to which all is known: numbers are used again after a rollback.
+
+        What is written from what it held must not follow on the other one.
+        """
+        seen = self._seen
+        if seen is None or latest is None or seen.id > self._checked:
+            return False
+        found = latest if seen.id == latest.id else self._context.snapshots.find(seen.id)
+        return found is not None and _commit_of(found) != _commit_of(seen)
 
     def _suspects(self, latest: Snapshot | None, newest: int) -> Iterator[ConcurrentChange]:
         for number in range(self._checked + 1, newest + 1):
@@ -245,3 +263,8 @@ class DataConflictCheck:
             "read the latest snapshot and run the job again; keep snapshots longer than a job takes",
             read_snapshot_id=self._read,
         )
+
+
+def _commit_of(snapshot: Snapshot) -> tuple[str, int, str, int]:
+    """What tells a commit from others with its number, whatever metadata files it names since an erasure."""
+    return snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind, snapshot.time_millis

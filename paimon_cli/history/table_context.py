@@ -68,8 +68,10 @@ class TableContext:
     """Whether reads show rows of level 0 that plain reads skip until they are compacted."""
     ignores_vectors: bool = False
     """Whether reads show rows that deletion vectors mark, too."""
-    only_on: int | None = None
-    """The snapshot on which the next change of rows must follow directly, 0 for none; None if others may be in between."""
+    only_on: Snapshot | int | None = None
+    """The snapshot on which the next change of rows must follow directly, or its id, 0 for none; None if others may be in
+    between.
+    """
     first_new_row_id: int | None = None
     """In the view of a transaction on a table with row tracking, the least id that its commit may give to new rows."""
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)

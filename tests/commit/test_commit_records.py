@@ -19,7 +19,15 @@ from uuid import UUID
 
 import pytest
 
-from paimon_cli.commit.commit_records import MAX_OLD_FILES, CommitRecord, all_records, needless, records_of, records_up_to
+from paimon_cli.commit.commit_records import (
+    MAX_OLD_FILES,
+    CommitRecord,
+    all_records,
+    needless,
+    open_records_above,
+    records_of,
+    records_up_to,
+)
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity, last_commit
 from paimon_cli.commit.outcome import CommitResult
@@ -36,6 +44,7 @@ from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges
 from paimon_cli.storage.injected import SystemRandom
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import Crash, data_file, live_names, make_table
 from tests.nightly import first
 from tests.rivals import RivalStorage
@@ -477,6 +486,87 @@ def test_records_of_a_branch_say_how_far_a_user_has_come(tmp_path: Path) -> None
     fast_forward(context, plan_fast_forward(context, "dev"), delete_files(context))
     move_on(context)
     assert how_far(context) == {"read": "5"}
+
+
+class KilledAtHint(LocalStorage):
+    """The process dies after the publication of its snapshot, before it completes its record."""
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        if path.endswith("/LATEST"):
+            raise Crash
+        super().overwrite(path, data)
+
+
+class KilledBefore(LocalStorage):
+    """The process dies just before the publication of its snapshot."""
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if "/snapshot/snapshot-" in path:
+            raise Crash
+        return super().put_if_absent(path, data)
+
+
+def read_up_to(mark: int) -> CommitIdentity:
+    return replace(JOB, properties=(("read", str(mark)),))
+
+
+class Numbered(SystemRandom):
+    """UUIDs in a given order, which is that of a listing."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+
+    def uuid(self) -> str:
+        return str(UUID(int=self.first))
+
+
+@pytest.mark.parametrize("first", [1, 3], ids=["published first", "published last"])
+@pytest.mark.parametrize("repeated", [JOB, read_up_to(7), read_up_to(9)], ids=["plain", "same", "other"])
+def test_of_two_killed_attempts_that_of_the_snapshot_says_how_far(tmp_path: Path, first: int, repeated: CommitIdentity) -> None:
+    foreign_table(tmp_path / "t")
+    for mark, storage, order in ((9, KilledBefore(), 2), (7, KilledAtHint(), first)):
+        with pytest.raises(Crash):
+            append(replace(make_table(tmp_path / "t", storage=storage), random=Numbered(order)), f"read-{mark}", read_up_to(mark))
+    context = make_table(tmp_path / "t")
+    assert append(context, "again", repeated).already_committed
+    move_on(context)
+    assert how_far(context) == {"read": "7"}
+
+
+def test_a_slower_twin_does_not_say_that_its_own_rows_were_read(tmp_path: Path) -> None:
+    """It had read further when the other one committed, and died."""
+    table = foreign_table(tmp_path / "t")
+
+    def die_after_publication() -> None:
+        with pytest.raises(Crash):
+            append(make_table(tmp_path / "t", storage=KilledAtHint()), "twin", read_up_to(7))
+
+    context = make_table(tmp_path / "t", storage=RivalStorage(die_after_publication))
+    assert append(context, "mine", read_up_to(9)).already_committed
+    move_on(table)
+    assert how_far(table) == {"read": "7"}
+
+
+def test_a_record_that_a_rollback_opens_keeps_what_it_holds(tmp_path: Path) -> None:
+    """The rollback may be killed before it removes the snapshot, or be refused: then the record is completed again."""
+    context = foreign_table(tmp_path / "t")
+    append(context, "mine", read_up_to(7))
+    open_records_above(context, context.snapshots.ids()[-1] - 1)
+    assert records(context) == ["7 open"]
+    assert append(context, "again", JOB).already_committed
+    move_on(context)
+    assert how_far(context) == {"read": "7"}
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_commit_that_another_tool_rolled_back_does_not_say_how_far(tmp_path: Path, first: int) -> None:
+    context = foreign_table(tmp_path / "t")
+    append(replace(context, random=Numbered(2)), "gone", read_up_to(9))
+    Path(context.layout.snapshot(context.snapshots.ids()[-1])).unlink()
+    others_commit(context)
+    append(replace(context, random=Numbered(first)), "mine", replace(read_up_to(7), assume_new=True))
+    move_on(context)
+    assert how_far(context) == {"read": "7"}
 
 
 def test_a_branch_that_begins_with_the_very_snapshot_of_a_commit_knows_it(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 from paimon_cli.bucket import shared_keys
 from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.data_conflict import check_of_locations, check_of_messages
+from paimon_cli.commit.data_conflict import DataConflictCheck, check_of_locations, check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.outcome import CommitResult
-from paimon_cli.commit.written_places import WrittenKeys, WrittenRanges, _disjoint
+from paimon_cli.commit.written_places import WholeBuckets, WrittenKeys, WrittenRanges, _disjoint
 from paimon_cli.errors import BucketsConflict, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
@@ -357,6 +357,26 @@ def test_a_table_that_was_rolled_back_shows_no_conflict(tmp_path: Path) -> None:
         (tmp_path / "t" / "snapshot" / f"snapshot-{number}").unlink()
     with pytest.raises(DataConflict, match="rolled back to snapshot 1"):
         append(context, "mine", read=3)
+
+
+def test_a_commit_that_took_the_number_of_what_was_read_is_a_conflict(tmp_path: Path) -> None:
+    """After a rollback numbers are used again. What was read is gone, and must not come back in what was made of it."""
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    for name in "ab":
+        theirs(context, name, 1)
+    snapshot = context.layout.snapshot
+    other = make_table(tmp_path / "t", BY_BUCKET)
+    Path(snapshot(2)).unlink()
+    theirs(other, "c", 0)
+    with pytest.raises(DataConflict, match="another commit is snapshot 2 now"):
+        append(context, "mine", read=2)
+    append(make_table(tmp_path / "t", BY_BUCKET), "later", read=2)
+    again = make_table(tmp_path / "t", BY_BUCKET)
+    assert again.snapshots.latest_id() == 3
+    again.snapshots.latest()
+    rewritten = replace(again.snapshots.get(3), delta_manifest_list="other")
+    Path(snapshot(3)).write_text(rewritten.to_json())
+    DataConflictCheck(again, RIVAL, WholeBuckets(lambda bucket: True), 3).check(rewritten)  # the same commit, after an erasure
 
 
 def test_only_commits_of_the_same_identity_are_our_own(tmp_path: Path) -> None:

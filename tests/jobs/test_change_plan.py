@@ -171,3 +171,19 @@ def test_a_bound_change_has_one_attempt_and_a_transaction_is_bound_as_a_whole(tm
     assert contents(table) == [(1, "b"), (2, "c")]
     table.only_on(table.snapshot_id).merge([{"id": 1, "name": "x"}], on=["id"]).when_matched_update_all().execute()
     assert contents(table)[0] == (1, "x")
+
+
+def test_a_plan_is_not_carried_out_on_another_commit_with_the_number_of_its_snapshot(tmp_path: Path) -> None:
+    """After a rollback numbers are used again, and what the plan has shown is gone."""
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options={"bucket": "2"})
+    table.write([{"id": 1, "name": "a"}])
+    table.write([{"id": 2, "name": "b"}])
+    planned = table.plan_delete(where="true")
+    other = Table.open(table.url)
+    other.rollback(1)
+    other.write([{"id": 3, "name": "c"}])
+    with pytest.raises(DataConflict, match="planned at snapshot 2"):
+        planned.run()
+    assert contents(table) == [(1, "a"), (3, "c")]
+    table.plan_delete(where="true").run()
+    assert contents(table) == []

@@ -200,6 +200,16 @@ def test_retractions_do_not_empty_the_partition_column(tmp_path: Path) -> None:
     assert not list(check_table(context, rows=True))
 
 
+def test_a_recorded_delete_names_the_partition_where_its_key_lives(tmp_path: Path) -> None:
+    """Whatever partition the input names; that of an unknown key stays as it is."""
+    context = cross_table(tmp_path / "t", {"changelog-producer": "input"})
+    write(context, [{"p": "a", "k": k, "v": 5, "w": 5} for k in range(2)])
+    write(context, [{"_op": "-D", "p": "b", "k": k, "v": 5, "w": 5} for k in (1, 7)])
+    assert [row["k"] for row in rows(context)] == [0]
+    changes = Table.open(context.url).changelog(2).to_arrow().to_pylist()
+    assert sorted((change["p"], change["k"], change["rowkind"]) for change in changes) == [("a", 1, "-D"), ("b", 7, "-D")]
+
+
 def test_keys_that_hold_some_partition_columns_are_different_there(tmp_path: Path) -> None:
     columns = {"r": "STRING NOT NULL", "p": "STRING", "k": "INT NOT NULL", "v": "INT"}
     context = make_table(tmp_path / "t", columns, ["k", "r"], ["r", "p"], -1)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.option_values import check_options_of_call
 from paimon_cli.catalog.table_location import locate_table
@@ -60,6 +62,52 @@ def test_deletion_vectors_are_not_switched_off_for_one_write(modifiable: str, tm
     options = {**TableContext.open(str(table)).schema.options, "deletion-vectors.modifiable": modifiable}
     with pytest.raises(UsageError, match=r"deletion-vectors\.enabled"):
         check_options_of_call(options, {"deletion-vectors.enabled": "false"}, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("ignore-delete", "true"),
+        ("deduplicate.ignore-delete", "true"),
+        ("sequence.field", "v"),
+        ("sequence.field.sort-order", "descending"),
+        ("fields.v.aggregate-function", "max"),
+        ("fields.default-aggregate-function", "max"),
+    ],
+)
+def test_one_call_does_not_merge_in_its_own_way(tmp_path: Path, option: str, value: str) -> None:
+    """Deleted rows would come back for good, or older ones, and a key that has moved would be in two partitions."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    table = Table(context.with_options({option: value}), Runtime())
+    table.check_call()
+    write(context, [{"k": 1, "v": "a"}])
+    with pytest.raises(UsageError, match=f"{option} cannot be {value} for one call"):
+        table.check_call()
+    assert table.scan().to_arrow().num_rows == 1, "a read may"
+    own = make_table(tmp_path / "own", COLUMNS, ["k"], options={option: value})
+    write(own, [{"k": 1, "v": "a"}])
+    Table(own.with_options({option: value}), Runtime()).check_call()
+
+
+@pytest.mark.parametrize("own", ["input", "full-compaction"])
+def test_one_call_leaves_no_changes_out_of_the_changelog(tmp_path: Path, own: str) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog-producer": own})
+    write(context, [{"k": 1, "v": "a"}])
+    for value in {"none", "input", "full-compaction"} - {own}:
+        with pytest.raises(UsageError, match="streams read the changes of the table's own producer"):
+            Table(context.with_options({"changelog-producer": value}), Runtime()).check_call()
+    silent = make_table(tmp_path / "silent", COLUMNS, ["k"])
+    write(silent, [{"k": 1, "v": "a"}])
+    told = Table(silent.with_options({"changelog-producer": own}), Runtime())
+    told.check_call()
+    write(told.context, [{"k": 1, "v": "b"}])
+    assert [row["v"] for row in Table.open(silent.url).changelog(1).to_arrow().to_pylist()] == ["a", "b"]
+
+
+def test_one_call_may_ignore_deletes_where_nothing_is_merged(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1)
+    write(context, [{"k": 1, "v": "a"}])
+    Table(context.with_options({"ignore-delete": "true"}), Runtime()).check_call()
 
 
 def test_tables_with_a_separate_data_directory_are_read_only(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.pieces import PIECES
 from paimon_cli.storage.capabilities import open_sized, overlapping_writes, will_open
 from paimon_cli.storage.guarded_storage import GuardedStorage
+from paimon_cli.storage.object_storage import ObjectStorage
 from paimon_cli.storage.overlapped_storage import OverlappedStorage
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.threads import JobThreads
@@ -188,6 +190,26 @@ def test_files_that_will_be_opened_are_fetched_side_by_side(storage: OverlappedS
     proxy.rule = lambda request: Fate.PASS
     with open_sized(guarded, next(iter(sizes)), 1000) as source:
         assert source.read(10) == bytes(10) and len(proxy.requests) == 5, "what was fetched is used once"
+
+
+def test_a_file_on_its_way_is_not_fetched_before_it_is_there(
+    storage: OverlappedStorage, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was fetched too early would be missing for whoever opens it."""
+    write, was_announced = type(storage.inner).write_new, threading.Event()
+
+    def late(self: ObjectStorage, path: str, data: bytes) -> None:
+        was_announced.wait(60)
+        time.sleep(0.1)
+        write(self, path, data)
+
+    monkeypatch.setattr(type(storage.inner), "write_new", late)
+    with storage.overlapping_writes():
+        storage.write_new(f"{bucket}/k/1", b"rows")
+        storage.will_open([(f"{bucket}/k/1", 4)])
+        was_announced.set()
+        with open_sized(storage, f"{bucket}/k/1", 4) as source:
+            assert source.read() == b"rows"
 
 
 def test_what_is_fetched_and_never_opened_is_bounded(storage: OverlappedStorage, monkeypatch: pytest.MonkeyPatch) -> None:

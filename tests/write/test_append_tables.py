@@ -161,6 +161,15 @@ def test_memory_is_bounded_and_no_row_is_lost(
     assert not list((tmp_path / "temporary").iterdir()), "nothing spilled is left"
 
 
+def test_rows_that_were_spilled_are_flushed_once_though_others_follow(tmp_path: Path) -> None:
+    """Where the disk for spilled rows is used up, a bucket is flushed, goes on, and is spilled and flushed again."""
+    options = {"write-buffer-size": "64 kb", "write-max-writers-to-spill": "0", "write-buffer-spill.max-disk-size": "1 b"}
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options=options)
+    summary = write(context, many(20_000))
+    assert summary.spills > 1 and summary.flushes > 1
+    assert in_order(context) == list(range(20_000))
+
+
 def test_a_lone_bucket_is_written_while_its_rows_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PIECES, "row_group_bytes", 16 << 10)
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options={"write-buffer-size": "1 mb"})
