@@ -19,6 +19,7 @@ from paimon_cli.api.merging import Merge
 from paimon_cli.api.sql_changes import column_of
 from paimon_cli.api.sql_computed import committed, viewed
 from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_names import check_columns_differ, check_sides_differ
 from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned
@@ -46,7 +47,9 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
 
     If the source reads the table itself, that is at the snapshot of a transaction, so that the commit is checked from there on.
     """
+    check_sides_differ(asked)
     table = context.table(asked.table)
+    check_columns_differ(table.name, table.context.readable_schema)
     plan = _Plan.of(context, asked, table)
     result = plan.source()
     rows, reads_itself = result.to_arrow(), table.url in {getattr(dataset, "url", "") for dataset in result.datasets}

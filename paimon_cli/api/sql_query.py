@@ -18,6 +18,7 @@ from paimon_cli.api.scan import installed
 from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
+from paimon_cli.api.sql_names import check_columns_differ
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
 from paimon_cli.api.sql_variants import VariantFunctions, literal_text, with_json_texts
@@ -214,6 +215,7 @@ def _registered(
         if named not in views:
             views[named] = f"{_VIEW}{len(datasets)}"
             datasets.append(TableDataset(table, named.scan_options(), trace, tracking))
+            check_columns_differ(named.name, datasets[-1].table_schema)
             connection.register(views[named], datasets[-1])
             if not _needs_other_name(named, views):
                 _create_view(connection, named, views[named])

@@ -860,3 +860,41 @@ def test_an_insert_is_checked_from_the_oldest_version_that_it_reads(tmp_path: Pa
     catalog.sql("INSERT INTO shop.t SELECT id + 100 FROM shop.t")
     with pytest.raises(DataConflict):
         catalog.sql(f"INSERT INTO shop.t {first} UNION ALL {second}")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT v FROM shop.{} WHERE ID = 10",
+        "SELECT id FROM shop.log WHERE id IN (SELECT ID FROM shop.{})",
+        "UPDATE shop.{} SET v = 'x' WHERE id = 1",
+        "UPDATE shop.{} SET v = concat(v, 'x') WHERE id = 1",
+        "DELETE FROM shop.{} WHERE id = 10",
+        "DELETE FROM shop.{} WHERE ID IN (SELECT 10)",
+        "MERGE INTO shop.{} AS t USING (SELECT 10 AS k) AS s ON t.ID = s.k WHEN MATCHED THEN DELETE",
+        "MERGE INTO shop.log AS t USING shop.{} AS s ON t.id = s.ID WHEN MATCHED THEN DELETE",
+    ],
+)
+@pytest.mark.parametrize("table", ["twins", "fields"])
+def test_columns_that_differ_only_in_case_are_not_taken_for_each_other(catalog: Catalog, statement: str, table: str) -> None:
+    """SQL takes their names for one: a DELETE with `id = 10` deleted the row with `ID = 10`."""
+    columns = {"twins": ["id INT NOT NULL", "ID INT", "v STRING"], "fields": ["id INT", "v STRING", "s ARRAY<ROW<a INT, A INT>>"]}
+    made = catalog.create_table(f"shop.{table}", columns=columns[table])
+    catalog.sql(f"INSERT INTO shop.{table} (id, v) VALUES (1, 'a')")
+    if table == "twins":
+        catalog.sql("INSERT INTO shop.twins (ID, id, v) VALUES (1, 10, 'b')")
+    before = made.scan().to_arrow()
+    with pytest.raises(NotSupported, match="differ only in case") as refused:
+        catalog.sql(statement.format(table))
+    assert ("id, ID" if table == "twins" else "a, A") in refused.value.what
+    assert catalog.table(f"shop.{table}").scan().to_arrow() == before
+
+
+@pytest.mark.parametrize("source", ["other.log", "shop.Log", "(SELECT 1 AS id, 'o' AS s) AS LOG"])
+def test_a_merge_whose_sides_have_one_name_is_refused(catalog: Catalog, source: str) -> None:
+    """A condition about the table was read as one about the source, and deleted a row that does not meet it."""
+    catalog.sql("CREATE DATABASE other; CREATE TABLE other.log AS SELECT 1 AS id, 'o' AS s")
+    catalog.sql("CREATE TABLE shop.Log AS SELECT 1 AS id, 'o' AS s")
+    with pytest.raises(UsageError, match="both called 'log'"):
+        catalog.sql(f"MERGE INTO shop.log USING {source} USING (id) WHEN MATCHED AND log.s = 'o' THEN DELETE")
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
