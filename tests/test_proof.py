@@ -58,7 +58,7 @@ def test_each_night_is_another_one_and_can_be_repeated(commit: list[str], monkey
         parts = run_all.for_a_proof(program, "one")
         assert len({tuple(part.command(1.0)) for part in parts}) == len(parts)
         assert not any("--day" in part.command(1.0) for part in parts)
-        takes_a_day = (takes_seeds and '"--day"' in source.read_text()) or program.name == "pytest"
+        takes_a_day = takes_seeds and '"--day"' in source.read_text() or program.name == "pytest"
         assert ("--day" in replace(program, seed=7).command(1.0)) == takes_a_day, program.name
     begun: list[Program] = []
 
