@@ -66,7 +66,10 @@ def splits_of(request: WriteRequest) -> tuple[SourceSplit, ...]:
     """The input cut into splits, which can be read repeatedly."""
     if (rejects := request.reject_file) is not None:
         rejects.check(request.source.paths)
-    return tuple(request.source.plan(allow_empty=request.overwrite or request.allow_empty))
+    splits = tuple(request.source.plan(allow_empty=request.overwrite or request.allow_empty))
+    if rejects is not None:
+        rejects.check({split.path for split in splits})  # a directory or a pattern may have it among its files
+    return splits
 
 
 def plan_write(

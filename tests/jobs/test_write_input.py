@@ -137,6 +137,19 @@ def test_the_file_of_bad_cells_is_whole_or_as_it_was(table: TableContext, source
     assert file.read_text() == ""
 
 
+@pytest.mark.parametrize("source", ["in", "in/*.csv", "in/**"])
+def test_the_file_of_bad_cells_is_none_of_those_that_are_read(table: TableContext, source: str, tmp_path: Path) -> None:
+    """A directory or a pattern may have it among its files: it would be replaced."""
+    (tmp_path / "in").mkdir()
+    good = tmp_path / "in/good.csv"
+    (tmp_path / "in/bad.csv").write_text("k,a,s\n1,x,y\n")
+    good.write_text("k,a,s\n2,2,y\n")
+    with pytest.raises(UsageError, match="one of the sources"):
+        load(table, (str(tmp_path / source),), on_error=str(good))
+    assert good.read_text() == "k,a,s\n2,2,y\n"
+    assert table.snapshot() is None
+
+
 def test_missing_columns_are_null_and_named(table: TableContext, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("k\n1\n")
     (tmp_path / "b.json").write_text('{"k": 2, "a": 1, "s": "x"}\n{"k": 3, "a": null}\n')
