@@ -898,3 +898,22 @@ def test_a_merge_whose_sides_have_one_name_is_refused(catalog: Catalog, source: 
     with pytest.raises(UsageError, match="both called 'log'"):
         catalog.sql(f"MERGE INTO shop.log USING {source} USING (id) WHEN MATCHED AND log.s = 'o' THEN DELETE")
     assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE shop.days DROP PARTITION (dt = 'a', dt = 'b')",
+        "ALTER TABLE shop.days DROP IF EXISTS PARTITION (dt = 'a', DT = 'b')",
+        "INSERT INTO shop.days PARTITION (dt = 'a', dt = 'c') SELECT 3",
+        "INSERT OVERWRITE shop.days PARTITION (dt = 'a', \"DT\" = 'b') SELECT 3",
+        "INSERT INTO shop.days PARTITION (dt, dt = 'b') SELECT 3",
+    ],
+)
+def test_a_partition_has_one_value_per_column(catalog: Catalog, statement: str) -> None:
+    """The last value counted, and the first was forgotten without a word."""
+    catalog.create_table("shop.days", columns=["id INT", "dt STRING"], partition_by="dt")
+    catalog.sql("INSERT INTO shop.days VALUES (1, 'a'), (2, 'b')")
+    with pytest.raises(UsageError, match="twice"):
+        catalog.sql(statement)
+    assert rows(catalog, "SELECT * FROM shop.days ORDER BY id") == [(1, "a"), (2, "b")]
