@@ -120,7 +120,7 @@ def test_rows_of_several_files_are_counted_and_numbered(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{"k": 3}\n')
     assert columns_of_file(str(tmp_path)).rows == 3
     (tmp_path / "b.json").write_text('{"k": 3}\n{"k":\n')
-    with pytest.raises(BadInput, match="b.json: row 2"):
+    with pytest.raises(BadInput, match=r"b\.json: row 2"):
         columns_of_file(str(tmp_path))
     (tmp_path / "b.csv").write_text("k\n3\n")
     with pytest.raises(BadInput, match="several files"):
