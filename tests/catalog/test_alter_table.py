@@ -239,6 +239,10 @@ def test_refusals_that_options_decide() -> None:
     assert columns(allowed)[2] == "v INT NOT NULL"
     with pytest.raises(UsageError, match="cannot be reset to false"):
         changed(SetOption("ignore-delete", "false"), options={"ignore-delete": "true"})
+    for key in ("ignore-delete", "ignore-update-before"):  # its default is false
+        with pytest.raises(UsageError, match="cannot be reset to false"):
+            changed(UnsetOption(key), options={key: "True"})
+        assert key not in changed(UnsetOption(key), options={key: "false"}).options
     front = changed(AddColumn(("w",), parse_sql_type("INT")), options={"add-column-before-partition": "true"})
     assert [f.name for f in front.fields] == ["id", "w", "dt", "v", "r"]
     with pytest.raises(NotSupported, match="changing the key"):
