@@ -108,7 +108,7 @@ def _read_snapshot(result: SqlResult, table: Table) -> int | None:
     """The oldest snapshot of the table itself that the query has read, for the data conflict check; None if it has not."""
     if table.context.options.commit_data_conflict_check == ConflictCheck.OFF:
         return None
-    own = [dataset for dataset in result.datasets if isinstance(dataset, TableDataset) and dataset.url == table.url]
+    own = [dataset for dataset in result.datasets if isinstance(dataset, TableDataset) and dataset.is_of(table)]
     return min((dataset.snapshot_id for dataset in own), default=None)
 
 

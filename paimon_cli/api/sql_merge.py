@@ -19,6 +19,7 @@ from paimon_cli.api.merging import Merge
 from paimon_cli.api.sql_changes import column_of
 from paimon_cli.api.sql_computed import committed, viewed
 from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_names import check_columns_differ, check_sides_differ
 from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_result import SqlResult, changed
@@ -52,7 +53,8 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
     check_columns_differ(table.name, table.context.readable_schema)
     plan = _Plan.of(context, asked, table)
     result = plan.source()
-    rows, reads_itself = result.to_arrow(), table.url in {getattr(dataset, "url", "") for dataset in result.datasets}
+    rows = result.to_arrow()
+    reads_itself = any(isinstance(dataset, TableDataset) and dataset.is_of(table) for dataset in result.datasets)
     try:
         if not reads_itself:
             plan.check_agreement(rows.schema)

@@ -917,3 +917,23 @@ def test_a_partition_has_one_value_per_column(catalog: Catalog, statement: str) 
     with pytest.raises(UsageError, match="twice"):
         catalog.sql(statement)
     assert rows(catalog, "SELECT * FROM shop.days ORDER BY id") == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'INSERT INTO shop.checked SELECT id + 10, s FROM shop."checked$branch_b"',
+        'MERGE INTO shop.checked AS t USING shop."checked$branch_b" AS s USING (id) WHEN MATCHED THEN UPDATE SET s = s.s',
+        'INSERT INTO shop.checked SELECT b.id + 10, t.s FROM shop.checked AS t JOIN shop."checked$branch_b" AS b USING (id)',
+    ],
+)
+def test_snapshots_of_a_branch_are_not_those_of_the_table(catalog: Catalog, statement: str) -> None:
+    """Each commit since the branch was made was a conflict, at each attempt."""
+    options = {"commit.data-conflict-check": "bucket"}
+    columns = ["id INT NOT NULL", "s STRING"]
+    table = catalog.create_table("shop.checked", columns=columns, primary_key="id", bucket=1, options=options)
+    catalog.sql("INSERT INTO shop.checked VALUES (1, 'a')")
+    table.branches.create("b", snapshot=1)
+    catalog.sql("INSERT INTO shop.checked VALUES (2, 'b')")
+    assert catalog.sql(statement).summary.rows == 1
+    assert len(rows(catalog, "SELECT * FROM shop.checked")) == (3 if statement.startswith("INSERT") else 2)
