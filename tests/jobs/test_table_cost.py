@@ -297,6 +297,11 @@ def test_dropped_tables_count_as_trash(table: Table) -> None:
     assert [(row.table, row.owner) for row in cost.rows] == [("shop.orders", "trash")]
     assert cost.bytes == size
     assert len(catalog.cost()) == 1
+    catalog.create_table("shop2.orders", columns=["id BIGINT"])
+    catalog.drop_table("shop2.orders")
+    assert [each.table for each in catalog.cost(database="shop")] == ["shop.orders"]
+    assert [each.table for each in catalog.cost(database="shop2")] == ["shop2.orders"]
+    assert sorted(each.table for each in catalog.cost()) == ["shop.orders", "shop2.orders"]
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
