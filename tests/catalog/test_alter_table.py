@@ -24,6 +24,7 @@ from paimon_cli.catalog.column_changes import (
     SetComment,
     SetOption,
     UnsetOption,
+    request_steps,
 )
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_definition import numbered
@@ -322,3 +323,17 @@ def test_a_table_that_another_engine_drops_meanwhile_does_not_come_back_empty(
     with pytest.raises(BeingDropped, match="was not changed"):
         alter_table(context, [SetOption("num-levels", "3")])
     assert not list((tmp_path / "t/schema").glob("schema-*"))
+
+
+def test_a_server_is_asked_for_all_of_a_change() -> None:
+    """A new column with its default, and each property of a column that is changed."""
+    t = parse_sql_type("INT")
+    added = list(request_steps(AddColumn(("w",), t, "why", "7")))
+    assert [step["action"] for step in added] == ["addColumn", "updateColumnDefaultValue"]
+    assert (added[0]["comment"], added[1]["newDefaultValue"]) == ("why", "7")
+    changes = AlterColumn(("v",), parse_sql_type("BIGINT"), nullable=True, comment="", default="3", position=ColumnPosition("id"))
+    assert [step["action"].removeprefix("updateColumn") for step in request_steps(changes)] == [
+        *("Type", "Nullability", "Comment", "DefaultValue", "Position")
+    ]
+    (dropped,) = request_steps(AlterColumn(("v",), drop_default=True))
+    assert dropped["newDefaultValue"] is None and dropped["fieldNames"] == ["v"]
