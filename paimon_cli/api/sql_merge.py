@@ -30,7 +30,7 @@ from paimon_cli.metadata.data_file import ROW_ID
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.sql.changes import MergeInto, WhenClause
-from paimon_cli.sql.statement_text import JoinedSide, reads, resolved
+from paimon_cli.sql.statement_text import JoinedSide, reads, resolved, unqualified
 from paimon_cli.sql.statements import Words, quoted
 
 if TYPE_CHECKING:
@@ -275,6 +275,8 @@ class _Plan:
 
     def _add(self, clause: WhenClause, words: Words, column: str | None) -> None:
         """Note a text with the column that it sets; None for a condition."""
+        if clause.when == "matched":
+            self._refuse_ambiguous(words)
         own = {name.lower() for name in self.readable.field_names} if clause.when != "not_matched" else set[str]()
         if clause.when == "not_matched_by_source" or (
             not self.with_both and reads(words, self.asked.names[0], own, self.asked.source_name)
@@ -285,6 +287,15 @@ class _Plan:
         self._names[id(words)] = name
         t = BOOLEAN if column is None else self.schema.field(column).type
         self.computed[name], self.types[name] = self.context.duckdb_text(words), t
+
+    def _refuse_ambiguous(self, words: Words) -> None:
+        """Raise `UsageError` for a name without a qualifier that both sides have, unless they are equal in it."""
+        of_source = {name.lower() for name in self._columns.values()} - {name.lower() for name in self.on}
+        both = of_source & {name.lower() for name in self.readable.field_names}
+        for name in unqualified(words):
+            if name.lower() in both:
+                sides = f"{self.asked.names[0]}.{name} or {self.asked.source_name}.{name}"
+                raise UsageError(f"'{name}' is a column of both sides of the MERGE", f"in: {words.text}", f"write {sides}")
 
     def _text(self, clause: WhenClause, words: Words) -> str:
         """An expression or a condition as the merge reads it."""

@@ -340,6 +340,9 @@ def _inserted_values(body: Words, names: tuple[str, ...]) -> tuple[tuple[str | N
     if body.accept("*") or body.accept("BY", "NAME") or body.is_at_end:
         return None
     columns = [_own_column(part, names) for part in body.in_brackets().parts()] if body.peeks("(") else None
+    lowered = [name.lower() for name in columns or ()]
+    if twice := [name for name in columns or () if lowered.count(name.lower()) > 1]:
+        raise UsageError(f"column '{twice[-1]}' is named twice in an INSERT of the merge", "a row has one value for it")
     body.expect("VALUES")
     values = body.in_brackets().parts()
     if columns is None:

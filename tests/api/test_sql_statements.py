@@ -937,3 +937,33 @@ def test_snapshots_of_a_branch_are_not_those_of_the_table(catalog: Catalog, stat
     catalog.sql("INSERT INTO shop.checked VALUES (2, 'b')")
     assert catalog.sql(statement).summary.rows == 1
     assert len(rows(catalog, "SELECT * FROM shop.checked")) == (3 if statement.startswith("INSERT") else 2)
+
+
+@pytest.mark.parametrize("columns", ["id, s, s", "id, s, S", "id, t.s, s"])
+def test_an_insert_of_a_merge_names_a_column_once(catalog: Catalog, columns: str) -> None:
+    """The last of its values counted."""
+    source = "(SELECT 9 AS a, 'x' AS b, 'y' AS c)"
+    with pytest.raises(UsageError, match="twice"):
+        catalog.sql(
+            f"MERGE INTO shop.log AS t USING {source} AS s ON t.id = s.a WHEN NOT MATCHED THEN INSERT ({columns}) VALUES (a, b, c)"
+        )
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "THEN UPDATE SET s = s",
+        "AND s = 'x' THEN DELETE",
+        "THEN UPDATE SET s = upper(s)",
+        "THEN UPDATE SET s = CASE WHEN o.id = 1 THEN S ELSE t.s END",
+    ],
+)
+def test_a_name_of_both_sides_of_a_merge_is_ambiguous(catalog: Catalog, clause: str) -> None:
+    """As in a query. It was the column of the table, so that `SET s = s` changed nothing."""
+    merge = "MERGE INTO shop.log AS t USING (SELECT 1 AS id, 'new' AS s) AS o USING (id) WHEN MATCHED"
+    with pytest.raises(UsageError, match="both sides|[Aa]mbiguous"):
+        catalog.sql(f"{merge} {clause}")
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
+    catalog.sql(f"{merge} AND id = 1 THEN UPDATE SET s = o.s")
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "new"), (2, "y")]
