@@ -945,7 +945,8 @@ def test_an_insert_of_a_merge_names_a_column_once(catalog: Catalog, columns: str
     source = "(SELECT 9 AS a, 'x' AS b, 'y' AS c)"
     with pytest.raises(UsageError, match="twice"):
         catalog.sql(
-            f"MERGE INTO shop.log AS t USING {source} AS s ON t.id = s.a WHEN NOT MATCHED THEN INSERT ({columns}) VALUES (a, b, c)"
+            f"MERGE INTO shop.log AS t USING {source} AS s ON t.id = s.a "
+            f"WHEN NOT MATCHED THEN INSERT ({columns}) VALUES (a, b, c)"
         )
     assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
 
@@ -962,7 +963,7 @@ def test_an_insert_of_a_merge_names_a_column_once(catalog: Catalog, columns: str
 def test_a_name_of_both_sides_of_a_merge_is_ambiguous(catalog: Catalog, clause: str) -> None:
     """As in a query. It was the column of the table, so that `SET s = s` changed nothing."""
     merge = "MERGE INTO shop.log AS t USING (SELECT 1 AS id, 'new' AS s) AS o USING (id) WHEN MATCHED"
-    with pytest.raises(UsageError, match="both sides|[Aa]mbiguous"):
+    with pytest.raises(UsageError, match=r"both sides|[Aa]mbiguous"):
         catalog.sql(f"{merge} {clause}")
     assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
     catalog.sql(f"{merge} AND id = 1 THEN UPDATE SET s = o.s")
