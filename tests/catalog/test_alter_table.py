@@ -231,6 +231,16 @@ def test_of_two_options_that_cannot_be_read_each_can_be_mended_first() -> None:
         changed(SetOption("target-file-size", "13 zorks"), options=bad)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("bucket", "several"), ("changelog-producer", "some"), ("partition.legacy-name", "perhaps")]
+)
+def test_what_says_how_files_are_read_gets_no_default(key: str, value: str) -> None:
+    """The value with which they were written is not known, and it may have been another one."""
+    with pytest.raises(UsageError, match="its default may be wrong for the files"):
+        changed(UnsetOption(key), options={key: value})
+    assert key not in changed(UnsetOption(key), options={key: value}, data=False).options
+
+
 def test_refusals_that_options_decide() -> None:
     narrow = AlterColumn(("v",), parse_sql_type("TINYINT"))
     assert columns(changed(narrow))[2] == "v TINYINT"
