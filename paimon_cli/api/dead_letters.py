@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO
 
 from paimon_cli.errors import BadInput, UsageError, of_system
@@ -44,6 +44,7 @@ class DeadLetters:
     def __init__(self, path: str | None, sources: Sequence[str]) -> None:
         self._path, self._sources = path, sources
         self._file: BinaryIO | None = None
+        self._is_new = False
         self._known = set[int]()
 
     def __enter__(self) -> DeadLetters:
@@ -52,9 +53,8 @@ class DeadLetters:
         if "://" in self._path:
             raise UsageError(f"--on-error {self._path}", "events are set apart in a local file", "name a local file")
         if any(os.path.exists(one) and os.path.realpath(one) == os.path.realpath(self._path) for one in self._sources):
-            raise UsageError(
-                f"--on-error {self._path} is one of the sources", "it would grow while it is read", "name another file"
-            )
+            raise self._is_a_source()
+        self._is_new = not os.path.exists(self._path)
         try:
             self._file = open(self._path, "a+b")
             self._read_known(self._file)
@@ -68,6 +68,24 @@ class DeadLetters:
                 f"--on-error {self._path}", "it holds something else than events set apart", "name a new file"
             ) from error
         return self
+
+    def expect_apart(self, files: Iterable[str]) -> None:
+        """Raise `UsageError` if the file is one of these that are read: a directory or a pattern may have it among its files."""
+        if self._file is None:
+            return
+        own = os.fstat(self._file.fileno())
+        for path in files:
+            try:
+                is_own = os.path.samestat(os.stat(path), own)
+            except OSError:  # it is gone, or in an object store
+                continue
+            if is_own:
+                if self._is_new and not own.st_size:
+                    os.remove(path)
+                raise self._is_a_source()
+
+    def _is_a_source(self) -> UsageError:
+        return UsageError(f"--on-error {self._path} is one of the sources", "it would grow while it is read", "name another file")
 
     def _read_known(self, file: BinaryIO) -> None:
         """Read which events the file has. The beginning of one at its end is cut off: a process died while it wrote it, before

@@ -47,7 +47,9 @@ class FileReading(EventReading):
 
     def round(self) -> None:
         self._next()
-        for file in self.sources.files(may_come=self.follows):
+        files = self.sources.files(may_come=self.follows)
+        self.run.letters.expect_apart(file.path for file in files if file is not None)
+        for file in files:
             self._read_file(file)
 
     def committed(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_cli.api.sql_computed import computed_change
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_dataset import TableDataset
+from paimon_cli.api.sql_names import check_columns_differ
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned, assigned_alone, rows_of, values_text
 from paimon_cli.errors import UsageError
@@ -107,13 +108,14 @@ def _read_snapshot(result: SqlResult, table: Table) -> int | None:
     """The oldest snapshot of the table itself that the query has read, for the data conflict check; None if it has not."""
     if table.context.options.commit_data_conflict_check == ConflictCheck.OFF:
         return None
-    own = [dataset for dataset in result.datasets if isinstance(dataset, TableDataset) and dataset.url == table.url]
+    own = [dataset for dataset in result.datasets if isinstance(dataset, TableDataset) and dataset.is_of(table)]
     return min((dataset.snapshot_id for dataset in own), default=None)
 
 
 def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     """Change the rows that match, or all."""
     table = context.table(asked.table)
+    check_columns_differ(table.name, table.context.readable_schema)
     schema = table.context.schema
     given = [(column_of(schema, name), words) for name, words in asked.assignments]
     side = JoinedSide.of("", table.context.readable_schema.field_names)
@@ -135,6 +137,7 @@ def _sides(asked: UpdateOrDelete, side: JoinedSide) -> dict[str, JoinedSide]:
 def delete(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     """Delete the rows that match, or all."""
     table = context.table(asked.table)
+    check_columns_differ(table.name, table.context.readable_schema)
     params = context.values_in(*((asked.where,) if asked.where else ()))
 
     def natively(where: str) -> UpdateSummary:

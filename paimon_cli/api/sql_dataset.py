@@ -89,9 +89,9 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         context = self._scan.rows.context
         return context.readable_schema if self.tracking else context.schema
 
-    @property
-    def url(self) -> str:
-        return self._table.url
+    def is_of(self, table: Table) -> bool:
+        """Whether its rows are of this branch of this table: snapshots of another branch have the same numbers."""
+        return (self._table.url, self._table.branch) == (table.url, table.branch)
 
     @property
     def snapshot_id(self) -> int:

@@ -13,7 +13,7 @@ from paimon_cli.api.sql_result import SqlResult, answer, changed
 from paimon_cli.api.sql_rows import rows_of
 from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.options.option_text import counted
-from paimon_cli.sql.changes import partition_value
+from paimon_cli.sql.changes import partition_columns, partition_value
 from paimon_cli.sql.statements import Words
 
 if TYPE_CHECKING:
@@ -259,8 +259,7 @@ def alter(context: SqlContext, words: Words) -> SqlResult:
 
 def _drop_partition(context: SqlContext, table: Any, words: Words) -> SqlResult:
     values = {}
-    for part in words.in_brackets().parts():
-        key = part.name("a partition column")
+    for key, part in partition_columns(words):
         part.expect("=")
         values[key] = partition_value(part.rest, key, may_be_name=True)
     words.expect_end(_END)

@@ -19,6 +19,8 @@ from paimon_cli.api.merging import Merge
 from paimon_cli.api.sql_changes import column_of
 from paimon_cli.api.sql_computed import committed, viewed
 from paimon_cli.api.sql_context import SqlContext
+from paimon_cli.api.sql_dataset import TableDataset
+from paimon_cli.api.sql_names import check_columns_differ, check_sides_differ
 from paimon_cli.api.sql_query import OpenTable
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned
@@ -28,7 +30,7 @@ from paimon_cli.metadata.data_file import ROW_ID
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.sql.changes import MergeInto, WhenClause
-from paimon_cli.sql.statement_text import JoinedSide, reads, resolved
+from paimon_cli.sql.statement_text import JoinedSide, reads, resolved, unqualified
 from paimon_cli.sql.statements import Words, quoted
 
 if TYPE_CHECKING:
@@ -46,10 +48,13 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
 
     If the source reads the table itself, that is at the snapshot of a transaction, so that the commit is checked from there on.
     """
+    check_sides_differ(asked)
     table = context.table(asked.table)
+    check_columns_differ(table.name, table.context.readable_schema)
     plan = _Plan.of(context, asked, table)
     result = plan.source()
-    rows, reads_itself = result.to_arrow(), table.url in {getattr(dataset, "url", "") for dataset in result.datasets}
+    rows = result.to_arrow()
+    reads_itself = any(isinstance(dataset, TableDataset) and dataset.is_of(table) for dataset in result.datasets)
     try:
         if not reads_itself:
             plan.check_agreement(rows.schema)
@@ -270,6 +275,8 @@ class _Plan:
 
     def _add(self, clause: WhenClause, words: Words, column: str | None) -> None:
         """Note a text with the column that it sets; None for a condition."""
+        if clause.when == "matched":
+            self._refuse_ambiguous(words)
         own = {name.lower() for name in self.readable.field_names} if clause.when != "not_matched" else set[str]()
         if clause.when == "not_matched_by_source" or (
             not self.with_both and reads(words, self.asked.names[0], own, self.asked.source_name)
@@ -280,6 +287,15 @@ class _Plan:
         self._names[id(words)] = name
         t = BOOLEAN if column is None else self.schema.field(column).type
         self.computed[name], self.types[name] = self.context.duckdb_text(words), t
+
+    def _refuse_ambiguous(self, words: Words) -> None:
+        """Raise `UsageError` for a name without a qualifier that both sides have, unless they are equal in it."""
+        of_source = {name.lower() for name in self._columns.values()} - {name.lower() for name in self.on}
+        both = of_source & {name.lower() for name in self.readable.field_names}
+        for name in unqualified(words):
+            if name.lower() in both:
+                sides = f"{self.asked.names[0]}.{name} or {self.asked.source_name}.{name}"
+                raise UsageError(f"'{name}' is a column of both sides of the MERGE", f"in: {words.text}", f"write {sides}")
 
     def _text(self, clause: WhenClause, words: Words) -> str:
         """An expression or a condition as the merge reads it."""

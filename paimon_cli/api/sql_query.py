@@ -18,6 +18,7 @@ from paimon_cli.api.scan import installed
 from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_description import describes_a_table, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
+from paimon_cli.api.sql_names import check_columns_differ
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
 from paimon_cli.api.sql_variants import VariantFunctions, literal_text, with_json_texts
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 SHOW_HINT = "`paimon-cli tables ls` lists the tables of the warehouse"
 _VIEW = "__table_"
 """How the views begin that stand for tables at a version."""
+_OF_DUCKDB = ("memory", "temp", "system", "information_schema", "pg_catalog")
+"""Databases in which DuckDB makes no view."""
 OpenTable = Callable[[str], "Table"]
 """Opens a table by `db.table` or by its path; raises `NotFound`."""
 Wrap = Callable[[str, Sequence[tuple[str, str]]], str]
@@ -214,6 +217,7 @@ def _registered(
         if named not in views:
             views[named] = f"{_VIEW}{len(datasets)}"
             datasets.append(TableDataset(table, named.scan_options(), trace, tracking))
+            check_columns_differ(named.name, datasets[-1].table_schema)
             connection.register(views[named], datasets[-1])
             if not _needs_other_name(named, views):
                 _create_view(connection, named, views[named])
@@ -232,10 +236,16 @@ def _registered(
 
 
 def _needs_other_name(named: NamedTable, views: Iterable[NamedTable]) -> bool:
-    """Whether DuckDB takes the name for another table: its latest version, or one whose name differs only in case."""
-    if named.version is not None:
+    """Whether DuckDB takes the name for another table, or for none: for its latest version, for one whose name differs only in
+    case, or, as names without a database are in its `main`, for one of the database that USE has chosen.
+    """
+    if named.version is not None or (len(named.parts) == 2 and named.parts[0].lower() in _OF_DUCKDB):
         return True
-    return next(other for other in views if other.version is None and other.name.lower() == named.name.lower()) != named
+    return next(other for other in views if other.version is None and _as_in_duckdb(other) == _as_in_duckdb(named)) != named
+
+
+def _as_in_duckdb(named: NamedTable) -> str:
+    return named.name.lower().removeprefix("main.")
 
 
 def _expression(connection: Any, text: str) -> dict[str, Any]:

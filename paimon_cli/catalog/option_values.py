@@ -195,8 +195,8 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
             _check_bucket(old or "-1", value, has_keys)
         if key == VECTORS_ENABLED:
             _check_vectors(options, _is_true(value))
-        if key in ONLY_UP and _is_true(old) and not _is_true(value):
-            raise UsageError(f"option {key} cannot be reset to false", "deletes that were ignored are already lost", option=key)
+        if not _is_true(value):
+            _refuse_down(key, old)
     return {**options, key: value}
 
 
@@ -268,6 +268,7 @@ def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) ->
             hint = f"restore the value with which the table was written: {key}=VALUE, with `set`"
             raise UsageError(f"option {key} cannot be unset", why, hint, option=key)
         _refuse_immutable(key)
+        _refuse_down(key, options[key])
         if key == "bucket":
             raise UsageError("option bucket cannot be unset", "existing files were written for this bucket count", option=key)
         if key == VECTORS_ENABLED:
@@ -306,6 +307,12 @@ def _refuse_immutable(key: str) -> None:
     known = find_option(key)
     if known is not None and known.immutable:
         raise UsageError(f"option {key} cannot be changed", "it cannot change once the table has data", option=key)
+
+
+def _refuse_down(key: str, old: str | None) -> None:
+    """Raise `UsageError` for an option that has been true, and would be false, be it set or removed."""
+    if key in ONLY_UP and _is_true(old):
+        raise UsageError(f"option {key} cannot be reset to false", "deletes that were ignored are already lost", option=key)
 
 
 def _check_bucket(old: str, value: str, has_keys: bool) -> None:

@@ -102,12 +102,13 @@ class _Scan:
                 evidence.texts.add(texts)
 
     def _add_json(self, split: SourceSplit, stream: BinaryIO) -> None:
+        before = self._rows  # of other files
         for block in json_blocks(stream, split):
             objects: list[dict[str, Any]] = []
             for start, end in zip(*line_bounds(block), strict=True):
                 parsed, problem = parsed_line(block[start:end], parse_constant=Decimal)
                 if problem:
-                    raise _bad_row(split.fault(self._rows, problem))
+                    raise _bad_row(split.fault(self._rows - before, problem))
                 objects.append(parsed)
                 self._rows += 1
             for key, values in values_by_key(objects).items():

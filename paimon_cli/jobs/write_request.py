@@ -69,6 +69,8 @@ def splits_of(context: TableContext, request: WriteRequest) -> tuple[SourceSplit
     if (rejects := request.reject_file) is not None:
         rejects.check(request.source.paths)
     splits = tuple(request.source.plan(allow_empty=request.overwrite or request.allow_empty))
+    if rejects is not None:
+        rejects.check({split.path for split in splits})  # a directory or a pattern may have it among its files
     begins = [split for split in splits if request.source.paths and split.start == 0]
     met = Counter(split.path for split in begins)
     repeated = list(dict.fromkeys(split.name for split in begins if met[split.path] > 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -136,12 +137,21 @@ def _is_query_in_brackets(words: Words) -> bool:
 
 def _partition(words: Words) -> dict[str, Words]:
     """`(dt = '2026-11-20', hr)`: the values; columns without a value are in the query."""
-    found = {}
+    return {name: part.rest for name, part in partition_columns(words) if part.accept("=")}
+
+
+def partition_columns(words: Words) -> Iterator[tuple[str, Words]]:
+    """The columns in brackets after PARTITION, with the words behind each. Raises `UsageError` for a column that is named twice:
+    of two values one would be forgotten.
+    """
+    names = set[str]()
     for part in words.in_brackets().parts():
         name = part.name("a partition column")
-        if part.accept("="):
-            found[name] = part.rest
-    return found
+        if name.lower() in names:
+            why = "a partition has one value per column"
+            raise UsageError(f"PARTITION names column '{name}' twice", why, "name each partition in a statement of its own")
+        names.add(name.lower())
+        yield name, part
 
 
 def partition_value(words: Words, name: str, *, may_be_name: bool = False) -> str | None:
@@ -330,6 +340,9 @@ def _inserted_values(body: Words, names: tuple[str, ...]) -> tuple[tuple[str | N
     if body.accept("*") or body.accept("BY", "NAME") or body.is_at_end:
         return None
     columns = [_own_column(part, names) for part in body.in_brackets().parts()] if body.peeks("(") else None
+    lowered = [name.lower() for name in columns or ()]
+    if twice := [name for name in columns or () if lowered.count(name.lower()) > 1]:
+        raise UsageError(f"column '{twice[-1]}' is named twice in an INSERT of the merge", "a row has one value for it")
     body.expect("VALUES")
     values = body.in_brackets().parts()
     if columns is None:

@@ -47,6 +47,17 @@ def test_events_of_shards_keep_their_order(tmp_path: Path, events: list[Row], ex
     assert rows(catalog) == expected
 
 
+def test_rows_of_one_event_keep_their_order(tmp_path: Path) -> None:
+    """An update is two rows of one position: were the new one first, the old one would remove it."""
+    catalog = Catalog(str(tmp_path / "wh"))
+    options = {"changelog-producer": "input"}
+    columns = ["id INT NOT NULL", "v STRING"]
+    catalog.create_table("shop.t", columns=columns, primary_key="id", bucket=1, options=options)
+    events = [event(f"d{n % 3}", "u", {"id": n, "v": "old"}, {"id": n, "v": "new"}) for n in range(300)]
+    catalog.ingest(written(tmp_path, *events), format="debezium", into="shop")
+    assert rows(catalog) == [(n, "new") for n in range(300)]
+
+
 def test_a_column_that_one_shard_adds_keeps_the_order(tmp_path: Path) -> None:
     added = event("d0", "u", {"id": 1, "v": "one"}, {"id": 1, "v": "three", "n": 7})
     catalog = Catalog(str(tmp_path / "wh"))

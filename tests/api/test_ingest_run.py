@@ -446,6 +446,30 @@ def test_a_file_for_bad_events_that_cannot_be_written_is_a_wrong_option(tmp_path
         Catalog(str(tmp_path)).ingest(file, format="debezium", into="shop", primary_key="id", on_error=str(tmp_path / name))
 
 
+@pytest.mark.parametrize("source", ["events", "events/*.json"])
+@pytest.mark.parametrize("follow", [True, False])
+def test_bad_events_are_not_set_apart_in_a_source(tmp_path: Path, source: str, follow: bool) -> None:
+    """A directory or a pattern may have the file among its own: each run would read it, and set its events apart again."""
+    events = tmp_path / "events"
+    events.mkdir()
+    written(events / "e.json", debezium("t", "c", None, None), debezium("t", "c", None, {"id": 1}))
+    given: dict[str, Any] = {
+        "format": "debezium",
+        "into": "shop",
+        "primary_key": "id",
+        "follow": follow,
+        "max_rounds": 2 if follow else None,
+    }
+    with pytest.raises(UsageError, match="is one of the sources"):
+        Catalog(str(tmp_path)).ingest(str(tmp_path / source), on_error=str(events / "bad.json"), **given)
+    assert not (events / "bad.json").exists()
+    assert not (tmp_path / "shop.db/t").exists()
+    os.link(written(tmp_path / "bad.json"), events / "old.json")
+    with pytest.raises(UsageError, match="is one of the sources"):
+        Catalog(str(tmp_path)).ingest(str(tmp_path / source), on_error=str(tmp_path / "bad.json"), **given)
+    assert (events / "old.json").exists()
+
+
 @pytest.mark.parametrize("is_dry", [True, False])
 def test_names_that_mean_no_table_are_said(tmp_path: Path, is_dry: bool) -> None:
     file, catalog = written(tmp_path / "e.json", debezium("t", "c", None, {"id": 1})), Catalog(str(tmp_path))

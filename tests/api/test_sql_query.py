@@ -219,6 +219,23 @@ def test_tables_whose_names_differ_in_case_are_two(tmp_path: Path) -> None:
     assert counts("SELECT shop.orders.id + o.id AS both FROM shop.orders JOIN shop.Orders AS o USING (id)") == [{"both": 4}]
 
 
+@pytest.mark.parametrize("database", ["main", "memory", "temp", "system", "information_schema", "pg_catalog"])
+def test_databases_may_be_called_as_those_of_duckdb(tmp_path: Path, database: str) -> None:
+    """With USE, `orders` and `main.orders` gave the rows of the first."""
+    catalog = Catalog(str(tmp_path))
+    for name, ids in (("shop.orders", [1, 2]), (f"{database}.orders", [2, 3, 4])):
+        catalog.create_table(name, columns=["id INT"]).write([{"id": id} for id in ids])
+
+    def counts(query: str) -> list[Any]:
+        return catalog.sql(f"USE shop; {query}").to_arrow().to_pylist()
+
+    of_all = [f"(SELECT count(*) FROM {name}) AS n{number}" for number, name in enumerate(("orders", f"{database}.orders"))]
+    assert counts(f"SELECT {', '.join(of_all)}") == [{"n0": 2, "n1": 3}]
+    assert counts(f"SELECT {', '.join(of_all[::-1])}") == [{"n1": 3, "n0": 2}]
+    assert counts(f"SELECT a.id FROM orders AS a JOIN {database}.orders AS b USING (id)") == [{"id": 2}]
+    assert catalog.sql(f"SELECT max(id) AS id FROM {database}.orders").to_arrow().to_pylist() == [{"id": 4}]
+
+
 def test_results_in_the_forms_of_libraries(warehouse: Path) -> None:
     def result() -> SqlResult:
         return Catalog(str(warehouse)).sql("SELECT min(id) AS least, count(*) AS n FROM shop.orders")

@@ -860,3 +860,111 @@ def test_an_insert_is_checked_from_the_oldest_version_that_it_reads(tmp_path: Pa
     catalog.sql("INSERT INTO shop.t SELECT id + 100 FROM shop.t")
     with pytest.raises(DataConflict):
         catalog.sql(f"INSERT INTO shop.t {first} UNION ALL {second}")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT v FROM shop.{} WHERE ID = 10",
+        "SELECT id FROM shop.log WHERE id IN (SELECT ID FROM shop.{})",
+        "UPDATE shop.{} SET v = 'x' WHERE id = 1",
+        "UPDATE shop.{} SET v = concat(v, 'x') WHERE id = 1",
+        "DELETE FROM shop.{} WHERE id = 10",
+        "DELETE FROM shop.{} WHERE ID IN (SELECT 10)",
+        "MERGE INTO shop.{} AS t USING (SELECT 10 AS k) AS s ON t.ID = s.k WHEN MATCHED THEN DELETE",
+        "MERGE INTO shop.log AS t USING shop.{} AS s ON t.id = s.ID WHEN MATCHED THEN DELETE",
+    ],
+)
+@pytest.mark.parametrize("table", ["twins", "fields"])
+def test_columns_that_differ_only_in_case_are_not_taken_for_each_other(catalog: Catalog, statement: str, table: str) -> None:
+    """SQL takes their names for one: a DELETE with `id = 10` deleted the row with `ID = 10`."""
+    columns = {"twins": ["id INT NOT NULL", "ID INT", "v STRING"], "fields": ["id INT", "v STRING", "s ARRAY<ROW<a INT, A INT>>"]}
+    made = catalog.create_table(f"shop.{table}", columns=columns[table])
+    catalog.sql(f"INSERT INTO shop.{table} (id, v) VALUES (1, 'a')")
+    if table == "twins":
+        catalog.sql("INSERT INTO shop.twins (ID, id, v) VALUES (1, 10, 'b')")
+    before = made.scan().to_arrow()
+    with pytest.raises(NotSupported, match="differ only in case") as refused:
+        catalog.sql(statement.format(table))
+    assert ("id, ID" if table == "twins" else "a, A") in refused.value.what
+    assert catalog.table(f"shop.{table}").scan().to_arrow() == before
+
+
+@pytest.mark.parametrize("source", ["other.log", "shop.Log", "(SELECT 1 AS id, 'o' AS s) AS LOG"])
+def test_a_merge_whose_sides_have_one_name_is_refused(catalog: Catalog, source: str) -> None:
+    """A condition about the table was read as one about the source, and deleted a row that does not meet it."""
+    catalog.sql("CREATE DATABASE other; CREATE TABLE other.log AS SELECT 1 AS id, 'o' AS s")
+    catalog.sql("CREATE TABLE shop.Log AS SELECT 1 AS id, 'o' AS s")
+    with pytest.raises(UsageError, match="both called 'log'"):
+        catalog.sql(f"MERGE INTO shop.log USING {source} USING (id) WHEN MATCHED AND log.s = 'o' THEN DELETE")
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE shop.days DROP PARTITION (dt = 'a', dt = 'b')",
+        "ALTER TABLE shop.days DROP IF EXISTS PARTITION (dt = 'a', DT = 'b')",
+        "INSERT INTO shop.days PARTITION (dt = 'a', dt = 'c') SELECT 3",
+        "INSERT OVERWRITE shop.days PARTITION (dt = 'a', \"DT\" = 'b') SELECT 3",
+        "INSERT INTO shop.days PARTITION (dt, dt = 'b') SELECT 3",
+    ],
+)
+def test_a_partition_has_one_value_per_column(catalog: Catalog, statement: str) -> None:
+    """The last value counted, and the first was forgotten without a word."""
+    catalog.create_table("shop.days", columns=["id INT", "dt STRING"], partition_by="dt")
+    catalog.sql("INSERT INTO shop.days VALUES (1, 'a'), (2, 'b')")
+    with pytest.raises(UsageError, match="twice"):
+        catalog.sql(statement)
+    assert rows(catalog, "SELECT * FROM shop.days ORDER BY id") == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'INSERT INTO shop.checked SELECT id + 10, s FROM shop."checked$branch_b"',
+        'MERGE INTO shop.checked AS t USING shop."checked$branch_b" AS s USING (id) WHEN MATCHED THEN UPDATE SET s = s.s',
+        'INSERT INTO shop.checked SELECT b.id + 10, t.s FROM shop.checked AS t JOIN shop."checked$branch_b" AS b USING (id)',
+    ],
+)
+def test_snapshots_of_a_branch_are_not_those_of_the_table(catalog: Catalog, statement: str) -> None:
+    """Each commit since the branch was made was a conflict, at each attempt."""
+    options = {"commit.data-conflict-check": "bucket"}
+    columns = ["id INT NOT NULL", "s STRING"]
+    table = catalog.create_table("shop.checked", columns=columns, primary_key="id", bucket=1, options=options)
+    catalog.sql("INSERT INTO shop.checked VALUES (1, 'a')")
+    table.branches.create("b", snapshot=1)
+    catalog.sql("INSERT INTO shop.checked VALUES (2, 'b')")
+    assert catalog.sql(statement).summary.rows == 1
+    assert len(rows(catalog, "SELECT * FROM shop.checked")) == (3 if statement.startswith("INSERT") else 2)
+
+
+@pytest.mark.parametrize("columns", ["id, s, s", "id, s, S", "id, t.s, s"])
+def test_an_insert_of_a_merge_names_a_column_once(catalog: Catalog, columns: str) -> None:
+    """The last of its values counted."""
+    source = "(SELECT 9 AS a, 'x' AS b, 'y' AS c)"
+    with pytest.raises(UsageError, match="twice"):
+        catalog.sql(
+            f"MERGE INTO shop.log AS t USING {source} AS s ON t.id = s.a "
+            f"WHEN NOT MATCHED THEN INSERT ({columns}) VALUES (a, b, c)"
+        )
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "THEN UPDATE SET s = s",
+        "AND s = 'x' THEN DELETE",
+        "THEN UPDATE SET s = upper(s)",
+        "THEN UPDATE SET s = CASE WHEN o.id = 1 THEN S ELSE t.s END",
+    ],
+)
+def test_a_name_of_both_sides_of_a_merge_is_ambiguous(catalog: Catalog, clause: str) -> None:
+    """As in a query. It was the column of the table, so that `SET s = s` changed nothing."""
+    merge = "MERGE INTO shop.log AS t USING (SELECT 1 AS id, 'new' AS s) AS o USING (id) WHEN MATCHED"
+    with pytest.raises(UsageError, match=r"both sides|[Aa]mbiguous"):
+        catalog.sql(f"{merge} {clause}")
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "x"), (2, "y")]
+    catalog.sql(f"{merge} AND id = 1 THEN UPDATE SET s = o.s")
+    assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "new"), (2, "y")]

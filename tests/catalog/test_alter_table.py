@@ -24,6 +24,7 @@ from paimon_cli.catalog.column_changes import (
     SetComment,
     SetOption,
     UnsetOption,
+    request_steps,
 )
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_definition import numbered
@@ -230,6 +231,16 @@ def test_of_two_options_that_cannot_be_read_each_can_be_mended_first() -> None:
         changed(SetOption("target-file-size", "13 zorks"), options=bad)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("bucket", "several"), ("changelog-producer", "some"), ("partition.legacy-name", "perhaps")]
+)
+def test_what_says_how_files_are_read_gets_no_default(key: str, value: str) -> None:
+    """The value with which they were written is not known, and it may have been another one."""
+    with pytest.raises(UsageError, match="its default may be wrong for the files"):
+        changed(UnsetOption(key), options={key: value})
+    assert key not in changed(UnsetOption(key), options={key: value}, data=False).options
+
+
 def test_refusals_that_options_decide() -> None:
     narrow = AlterColumn(("v",), parse_sql_type("TINYINT"))
     assert columns(changed(narrow))[2] == "v TINYINT"
@@ -239,6 +250,10 @@ def test_refusals_that_options_decide() -> None:
     assert columns(allowed)[2] == "v INT NOT NULL"
     with pytest.raises(UsageError, match="cannot be reset to false"):
         changed(SetOption("ignore-delete", "false"), options={"ignore-delete": "true"})
+    for key in ("ignore-delete", "ignore-update-before"):  # its default is false
+        with pytest.raises(UsageError, match="cannot be reset to false"):
+            changed(UnsetOption(key), options={key: "True"})
+        assert key not in changed(UnsetOption(key), options={key: "false"}).options
     front = changed(AddColumn(("w",), parse_sql_type("INT")), options={"add-column-before-partition": "true"})
     assert [f.name for f in front.fields] == ["id", "w", "dt", "v", "r"]
     with pytest.raises(NotSupported, match="changing the key"):
@@ -318,3 +333,17 @@ def test_a_table_that_another_engine_drops_meanwhile_does_not_come_back_empty(
     with pytest.raises(BeingDropped, match="was not changed"):
         alter_table(context, [SetOption("num-levels", "3")])
     assert not list((tmp_path / "t/schema").glob("schema-*"))
+
+
+def test_a_server_is_asked_for_all_of_a_change() -> None:
+    """A new column with its default, and each property of a column that is changed."""
+    t = parse_sql_type("INT")
+    added = list(request_steps(AddColumn(("w",), t, "why", "7")))
+    assert [step["action"] for step in added] == ["addColumn", "updateColumnDefaultValue"]
+    assert (added[0]["comment"], added[1]["newDefaultValue"]) == ("why", "7")
+    changes = AlterColumn(("v",), parse_sql_type("BIGINT"), nullable=True, comment="", default="3", position=ColumnPosition("id"))
+    assert [step["action"].removeprefix("updateColumn") for step in request_steps(changes)] == [
+        *("Type", "Nullability", "Comment", "DefaultValue", "Position")
+    ]
+    (dropped,) = request_steps(AlterColumn(("v",), drop_default=True))
+    assert dropped["newDefaultValue"] is None and dropped["fieldNames"] == ["v"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Catalog
 from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore
 from paimon_cli.catalog.table_listing import table_rows, tables_below, tables_of_database
 from paimon_cli.errors import NotFound
@@ -39,3 +40,18 @@ def test_a_directory_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> No
     assert tables_below(str(tmp_path), PATHS) == []
     with pytest.raises(NotFound, match="nothing exists at"):
         tables_below(str(tmp_path / "nope"), PATHS)
+
+
+def test_pages_of_tables_have_each_table_once(tmp_path: Path) -> None:
+    """In the order of their names, whatever was made first."""
+    catalog = Catalog(str(tmp_path))
+    names = ["shop.b", "shop.a", "other.z", "shop.b2", "shop.B"]
+    for name in names:
+        catalog.create_table(name, columns=["id INT"])
+    for size in (1, 2, 5):
+        found, after = list[str](), None
+        while page := [row.table for row in catalog.tables(after=after, limit=size)]:
+            found, after = [*found, *page], page[-1]
+            assert len(found) <= len(names)
+        assert found == sorted(names)
+    assert [row.table for row in catalog.tables(after="shop.a9")] == ["shop.b", "shop.b2"]

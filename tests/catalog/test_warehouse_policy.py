@@ -62,3 +62,16 @@ def test_counts_of_reads_are_read_again_after_some_rounds(tmp_path: Path, monkey
         monkeypatch.setattr("paimon_cli.catalog.warehouse_policy.PolicyFile.reads", lambda file: ReadCounts())
         assert rounds <= COUNTS_EVERY
     assert rounds == COUNTS_EVERY
+
+
+def test_counts_that_were_read_again_are_those_of_the_tables_that_exist(tmp_path: Path) -> None:
+    """Not what had been chosen of the counts before."""
+    file = tmp_path / ".paimon-cli" / "reads.ndjson"
+    file.parent.mkdir()
+    place, policies = locate_table(str(tmp_path / "shop.db" / "orders")), Policies(Policy(), pytest.fail)
+    policies.know_all_tables([place])
+    for reads in (10, 90):
+        file.write_text(f'{{"table": "shop.orders", "partition": "dt=1", "reads": {reads}}}\n')
+        for _ in range(COUNTS_EVERY):
+            policies.renew([place])
+        assert policies.reads(place).counts == {("shop.orders", "dt=1"): reads}

@@ -453,6 +453,10 @@ def test_a_delete_without_its_sequence_is_told(run: Run, tmp_path: Path, of_sequ
     told = run("write", table, changes, "--op-column", "op", *LOCAL, "-o", "json")
     assert told.json["item"]["unordered_deletes"] == 0 and "warning" not in told.err
     assert rows_of(run, table) == [{"k": 3, "s": 1}]
+    if of_sequence == "INT":
+        changes = jsonl(tmp_path, {"k": 4, "op": "+I"}, {"k": 3, "op": "-D"}, {"k": 5, "op": "+I"})
+        told = run("write", table, changes, "--op-column", "op", *LOCAL, "-o", "json")
+        assert told.json["item"]["unordered_deletes"] == 1
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending"])

@@ -47,6 +47,19 @@ def test_the_ledger_of_a_warehouse_is_shown(warehouse: Path) -> None:
     assert "written by compactions, Paimon's triggers would have written" in shown, "no commit followed"
 
 
+def test_the_sums_of_two_rounds_go_from_before_the_first_to_after_the_last(warehouse: Path) -> None:
+    table = Table.open(warehouse / "shop.db/orders")
+    for _ in range(3):
+        table.write([{"id": number} for number in range(1000)], compact="none")
+    run("maintain", "--database", "shop", "--warehouse", str(warehouse), "--watch", "--max-rounds", "1", "--yes")
+    first, last = json.loads(run("ledger", "ls", "--warehouse", str(warehouse), "-o", "json")[0])["items"]
+    (total,) = json.loads(run("ledger", "show", "--warehouse", str(warehouse), "-o", "json")[0])["items"]
+    for figure in ("read_bytes_before", "read_bytes_after"):
+        assert first[figure] != last[figure]
+    assert (total["read_bytes_before"], total["read_bytes_after"]) == (first["read_bytes_before"], last["read_bytes_after"])
+    assert (total["steps"], total["bytes_read"]) == (2, first["bytes_read"] + last["bytes_read"])
+
+
 def test_the_page_of_a_table_has_the_sums_of_the_last_week(warehouse: Path) -> None:
     page, table = warehouse / "page.html", str(warehouse / "shop.db/orders")
     (total,) = json.loads(run("ledger", "show", "--since", "7d", "--warehouse", str(warehouse), "-o", "json")[0])["items"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
+from paimon_cli.cli.row_output import _with_a_sample
+from paimon_cli.cli.text_view import WIDTH_SAMPLE_ROWS
 from paimon_cli.jobs import export_job
 from tests.cli.calling import Run
 from tests.cli.test_data_commands import LOCAL, jsonl
@@ -194,3 +197,14 @@ def test_reads_that_do_not_run_on_spark_report_it(run: Run, table: Path) -> None
         shown = run("read", table, "--count", *arguments)
         assert shown.out == "4\n" and shown.err.startswith("warning: only `read --output-path` runs on Spark")
     assert run("read", table, "--count", "--engine", "local").err == ""
+
+
+@pytest.mark.parametrize("sizes", [[], [1], [WIDTH_SAMPLE_ROWS, 1], [1, WIDTH_SAMPLE_ROWS, 2, 3], [2, 3]])
+def test_what_follows_the_sample_is_shown_too(sizes: list[int]) -> None:
+    """Column widths are chosen by the first rows: these are one batch, and the others follow as they came."""
+    numbers = iter(range(sum(sizes)))
+    batches = [pa.record_batch({"n": pa.array(islice(numbers, size), pa.int64())}) for size in sizes]
+    shown = list(_with_a_sample(iter(batches)))
+    assert [number for batch in shown for number in batch.column("n").to_pylist()] == list(range(sum(sizes)))
+    if len(sizes) > 1:
+        assert shown[0].num_rows == min(sum(sizes), WIDTH_SAMPLE_ROWS + (sizes[0] if sizes[0] < WIDTH_SAMPLE_ROWS else 0))

@@ -12,6 +12,7 @@ from paimon_cli.datatypes.internal_values import (
     civil_date,
     date_text,
     epoch_day,
+    epoch_nanos,
     parse_date,
     parse_time,
     parse_timestamp,
@@ -55,3 +56,12 @@ def test_other_spellings_of_a_timestamp(text: str) -> None:
 def test_bad_texts(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("zone", "minutes"),
+    [("", 0), ("Z", 0), ("+05:30", -330), ("-05:30", 330), ("-0330", 210), (" +0100", -60), ("-00:30", 30), ("-11:00", 660)],
+)
+def test_an_offset_from_utc_has_one_sign(zone: str, minutes: int) -> None:
+    """Its minutes, too: -05:30 is five hours and a half."""
+    assert epoch_nanos(f"2024-01-01T00:00:00{zone}") == (epoch_day(2024, 1, 1) * 1440 + minutes) * 60 * 10**9

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.variant_building import variant_of, variant_of_text, variants_of_texts
+from paimon_cli.datatypes.variant_text import variant_texts
 
 OF_PYPAIMON = [
     (
@@ -86,3 +87,11 @@ def test_a_whole_number_takes_the_smallest_type_that_holds_it(size: int) -> None
         assert len(variant_of(number)[0]) == 1 + size
     for number in (low - 1, high + 1):
         assert len(variant_of(number)[0]) > 1 + size
+
+
+def test_few_fields_may_have_names_of_large_numbers() -> None:
+    """A name has one number in the whole value: that of an inner field may take two bytes where the count of fields takes one."""
+    document = {**{f"k{number}": number for number in range(300)}, "inner": {"last": {"k299": 1, "z": "end"}}}
+    column, wrong = variants_of_texts(pa.array([json.dumps(document)]))
+    assert not wrong
+    assert json.loads(variant_texts(column)[0].as_py()) == document

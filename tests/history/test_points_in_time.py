@@ -22,6 +22,7 @@ from paimon_cli.history.points_in_time import (
 )
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.tags import create_tag
+from paimon_cli.requests.fields import point_text
 from tests.tables import make_table, write
 
 NOW = 1_700_000_000_000
@@ -210,3 +211,18 @@ def test_a_method_refuses_other_values(table: Table) -> None:
         table.plan_orphans(older_than="2999-01-01")
     with pytest.raises(UsageError, match="future"):
         table.plan_repair(older_than="2999-01-01")
+
+
+@pytest.mark.parametrize(
+    "age, text",
+    [
+        (timedelta(minutes=90), "90 min ago"),
+        (timedelta(days=1, hours=12), "36 h ago"),
+        (-timedelta(seconds=61), "61 s ago"),
+        (timedelta(days=2, milliseconds=1), "172800001 ms ago"),
+        (timedelta(0), "0 ms ago"),
+    ],
+)
+def test_an_age_is_told_whole(age: timedelta, text: str) -> None:
+    """A rollback to 90 minutes ago must not go to the last hour."""
+    assert point_text(age) == text

@@ -96,3 +96,32 @@ def test_an_empty_key_makes_a_map_of_one_type(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{"m": {"": true, "k": null}}\n')
     with pytest.raises(BadInput, match="'m' holds objects with an empty key"):
         columns(tmp_path / "b.json")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("12345678901234567.25", "1.5", "DECIMAL(38, 2)"),
+        ("1.5", "12345678901234567.25", "DECIMAL(38, 2)"),
+        ("1e20", "12345678901234567.25", "STRING"),
+        ("12345678901234567.25", "1e20", "STRING"),
+    ],
+)
+def test_a_type_fits_the_numbers_of_all_files(first: str, second: str, expected: str, tmp_path: Path) -> None:
+    """Whichever file has the longest fraction, or an exponent: a write of the files takes each of them."""
+    for name, text in (("a", first), ("b", second)):
+        (tmp_path / f"{name}.csv").write_text(f"n\n{text}\n")
+    assert columns(tmp_path) == {"n": expected}
+
+
+def test_rows_of_several_files_are_counted_and_numbered(tmp_path: Path) -> None:
+    """A bad row has its number in its own file."""
+    (tmp_path / "a.json").write_text('{"k": 1}\n{"k": 2}\n')
+    (tmp_path / "b.json").write_text('{"k": 3}\n')
+    assert columns_of_file(str(tmp_path)).rows == 3
+    (tmp_path / "b.json").write_text('{"k": 3}\n{"k":\n')
+    with pytest.raises(BadInput, match=r"b\.json: row 2"):
+        columns_of_file(str(tmp_path))
+    (tmp_path / "b.csv").write_text("k\n3\n")
+    with pytest.raises(BadInput, match="several files"):
+        columns_of_file(str(tmp_path / "[ab].*"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paimon_cli import Catalog, Table
+from paimon_cli.catalog import table_listing
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.jobs.table_cost import Saving
@@ -297,6 +299,24 @@ def test_dropped_tables_count_as_trash(table: Table) -> None:
     assert [(row.table, row.owner) for row in cost.rows] == [("shop.orders", "trash")]
     assert cost.bytes == size
     assert len(catalog.cost()) == 1
+    catalog.create_table("shop2.orders", columns=["id BIGINT"])
+    catalog.drop_table("shop2.orders")
+    assert [each.table for each in catalog.cost(database="shop")] == ["shop.orders"]
+    assert [each.table for each in catalog.cost(database="shop2")] == ["shop2.orders"]
+    assert sorted(each.table for each in catalog.cost()) == ["shop.orders", "shop2.orders"]
+
+
+def test_a_damaged_entry_of_the_catalog_has_a_row(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum without it would look whole."""
+    listed = table_listing.tables_of_warehouse
+
+    def with_damage(metastore: Any, on_damage: Any) -> Any:
+        on_damage(DamagedFile("its entry is damaged", path="shop.bad"))
+        return listed(metastore, on_damage)
+
+    monkeypatch.setattr(table_listing, "tables_of_warehouse", with_damage)
+    costs = Catalog(str(directory_of(table).parent.parent)).cost()
+    assert [(cost.table, cost.problem is not None) for cost in costs] == [("shop.bad", True), ("shop.orders", False)]
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)

@@ -14,6 +14,7 @@ import pytest
 
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows
 from paimon_cli.ingest.text_form import PLAIN, TextForm
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
@@ -137,6 +138,19 @@ def test_the_file_of_bad_cells_is_whole_or_as_it_was(table: TableContext, source
     assert file.read_text() == ""
 
 
+@pytest.mark.parametrize("source", ["in", "in/*.csv", "in/**"])
+def test_the_file_of_bad_cells_is_none_of_those_that_are_read(table: TableContext, source: str, tmp_path: Path) -> None:
+    """A directory or a pattern may have it among its files: it would be replaced."""
+    (tmp_path / "in").mkdir()
+    good = tmp_path / "in/good.csv"
+    (tmp_path / "in/bad.csv").write_text("k,a,s\n1,x,y\n")
+    good.write_text("k,a,s\n2,2,y\n")
+    with pytest.raises(UsageError, match="one of the sources"):
+        load(table, (str(tmp_path / source),), on_error=str(good))
+    assert good.read_text() == "k,a,s\n2,2,y\n"
+    assert table.snapshot() is None
+
+
 def test_missing_columns_are_null_and_named(table: TableContext, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("k\n1\n")
     (tmp_path / "b.json").write_text('{"k": 2, "a": 1, "s": "x"}\n{"k": 3, "a": null}\n')
@@ -149,6 +163,24 @@ def test_missing_columns_are_null_and_named(table: TableContext, tmp_path: Path)
     assert caught.value.why == "key 's' is missing"
     (tmp_path / "c.json").write_text('{"k":4,"a":1,"s":null}')
     assert load(table, (str(tmp_path / "c.json"),), missing_columns="error").missing_columns == ()
+
+
+def test_what_all_files_lack_and_hold_is_summed_up(table: TableContext, tmp_path: Path) -> None:
+    """Also what only the first of several files lacks."""
+    (tmp_path / "1.csv").write_text("k\n1\n")
+    (tmp_path / "2.csv").write_text("k,a\n2,2\n")
+    (tmp_path / "3.csv").write_text("k,a,s\n3,3,x\n")
+    assert load(table, tuple(str(tmp_path / f"{n}.csv") for n in (1, 2, 3))).missing_columns == ("a", "s")
+    summed = Tally.of([Tally(1, unordered_deletes=2, other_bucket_rows=1), Tally(2, unordered_deletes=1), Tally(1)])
+    assert (summed.rows, summed.unordered_deletes, summed.other_bucket_rows) == (4, 3, 1)
+
+
+def test_a_bad_cell_is_counted_once(table: TableContext, tmp_path: Path) -> None:
+    """Steps of a conversion refuse one after the other, and each refuses what it can tell."""
+    (tmp_path / "bad.csv").write_text("k,a,s\n1,x,a\n2,y,b\n99999999999,3,c\n4,99999999999999999999,d\n")
+    with pytest.raises(BadInput) as refused:
+        load(table, (str(tmp_path / "bad.csv"),))
+    assert (refused.value.details["bad_rows"], refused.value.details["bad_cells"]) == (4, 4)
 
 
 @pytest.mark.parametrize("content", ["", "k,a,s\n"])

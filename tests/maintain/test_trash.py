@@ -700,15 +700,17 @@ def test_what_is_left_goes_though_an_entry_cannot_be_read(tmp_path: Path) -> Non
 
 def test_expired_tables_are_deleted_beside_what_cannot_be_read(tmp_path: Path) -> None:
     """What the service does once an hour: it says what stays, and counts what went."""
-    for name in ("a", "b"):
+    for name in ("a", "b", "kept"):
         new_table(tmp_path, name)
     catalog(tmp_path, **{"trash-retention": "1 ms"}).drop_table("shop.a")
     catalog(tmp_path).drop_table("shop.b")
+    catalog(tmp_path).drop_table("shop.kept")
     (bad,) = (row.id for row in catalog(tmp_path).trash if row.table == "shop.b")
     (tmp_path / "wh/.paimon-cli/trash" / bad / "entry").write_text("{")
     warned: list[str] = []
     emptied = empty_expired(catalog(tmp_path)._metastore, warned.append)
     assert emptied.table_names == ("shop.a",) and len(warned) == 1 and bad in warned[0]
+    assert catalog(tmp_path).undrop("shop.kept").snapshots == 2  # its time is not over
 
 
 def test_a_warehouse_that_was_moved_as_a_whole(tmp_path: Path) -> None:
