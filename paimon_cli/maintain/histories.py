@@ -38,13 +38,14 @@ def false_neighbour(context: TableContext, first: Snapshot) -> int | None:
     if before is None:
         return None
     with contextlib.suppress(DamagedFile, NotFound):
-        return None if _follows(SharedManifests(context), before, first) else before.id
+        return None if follows(context, before, context, first) else before.id
     return None  # what cannot be read is left as it is
 
 
-def _follows(manifests: SharedManifests, before: Snapshot, snapshot: Snapshot) -> bool:
-    """Whether the changes of a snapshot lead from the files of the one before it to its own."""
+def follows(older: TableContext, before: Snapshot, context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether the changes of a snapshot lead from the files of the one before it, in the table `older`, to its own."""
+    manifests = SharedManifests(context)
     changes = manifests.delta(snapshot)
     added, deleted = ({e.identity for e in changes if (e.kind == EntryKind.ADD) is is_new} for is_new in (True, False))
-    older = {entry.identity for entry in manifests.live(before)}
-    return {entry.identity for entry in manifests.live(snapshot)} == (older - deleted) | (added - deleted)
+    known = {entry.identity for entry in (manifests if older is context else SharedManifests(older)).live(before)}
+    return {entry.identity for entry in manifests.live(snapshot)} == (known - deleted) | (added - deleted)
