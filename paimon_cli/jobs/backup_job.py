@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from paimon_cli.catalog.table_site import check_output_path, check_site
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
+from paimon_cli.history.lineage import follows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
@@ -32,7 +33,6 @@ from paimon_cli.jobs.table_copy import TableCopy
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import carry_out, plan_expiry
 from paimon_cli.maintain.file_deletion import delete_files
-from paimon_cli.maintain.histories import follows
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import plan_removal, remove_tags

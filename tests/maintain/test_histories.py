@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
@@ -153,6 +154,24 @@ def test_the_removal_of_a_tag_leaves_what_is_behind_a_gap(tmp_path: Path) -> Non
     assert main.snapshots.ids() == [4, 5, 7]
     remove_tags(main, plan_removal(main, ["strange"]), delete_files(main))
     assert named_files(main) <= files_on_disk(main)
+
+
+def test_a_changelog_does_not_begin_at_a_tag_of_the_other_history(tmp_path: Path) -> None:
+    """The tag has the number before that of the oldest snapshot, and the files of another history."""
+    main = make_table(tmp_path, COLUMNS, ["k"], options={"changelog-producer": "lookup"})
+    for number in range(1, 5):
+        write(main, [{"k": number, "v": str(number)}])
+    create_branch(main, "b", snapshot_id=2)
+    branch = main.at_branch("b")
+    for number in range(3, 8):
+        write(branch, [{"k": 10 * number, "v": "of the branch"}])
+    create_tag(branch, "strange", 4)
+    expire_snapshots(branch, KEEP_ONE)
+    fast_forward(main, plan_fast_forward(main, "b"), delete_files(main))
+    remove_branch(main, "b")
+    expire(main, 8)
+    assert main.snapshots.ids() == [5, 6, 7, 8, 12]
+    assert {violation.code for violation in check_table(main, rows=True)} == {"PV001"}, "nothing but the gap"
 
 
 def test_a_rollback_to_a_tag_takes_no_other_snapshot_of_its_number(tmp_path: Path) -> None:
