@@ -23,6 +23,7 @@ from paimon_cli.bucket.merged_rows import batch_rows, max_merged_runs, read_buck
 from paimon_cli.bucket.spilled_runs import OpenRun, merge_in_passes
 from paimon_cli.datatypes.key_order import group_starts, order_words
 from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.lineage import follows
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
@@ -121,6 +122,9 @@ def _between(
     first = before.id + 1 if before else 1
     outlived = ChangelogHistory(context.storage, context.layout)
     commits = [readable.get(number) or outlived.find(number) for number in range(first, after.id + 1)]
+    begin = readable.get(first)
+    if before is not None and before.id not in readable and begin is not None and not follows(context, before, context, begin):
+        return  # a tag of another history, which main has had before a fast-forward
     there = [c for c in commits if c is not None and c.commit_kind != OVERWRITE and not c.changelog_has_expired]
     producers = {_producer(context, snapshot) for snapshot in (*there, *([before] if before else []))}
     if len(there) < len(commits) or len(producers) != 1:

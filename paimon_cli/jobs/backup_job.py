@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from paimon_cli.catalog.table_site import check_output_path, check_site
-from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
+from paimon_cli.history.lineage import follows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
@@ -321,11 +322,26 @@ def _differing(copy: TableCopy, history: TableContext, there: Sequence[int]) -> 
     common = sorted(set(held).intersection(there))
     while common and not _is_equal(copy, layout.snapshot(common[-1]), history.layout.snapshot(common[-1])):
         common.pop()
-    last = common[-1] if common else (held[-1] if held and there and min(there) > held[-1] else 0)
+    last = common[-1] if common else 0
+    if not common and held and there and held[-1] < there[0] and not _is_of_another_history(copy, history, held[-1], there[0]):
+        last = held[-1]
     differing = [number for number in held if number > last]
     if differing and (hint := history.snapshots.latest_hint()) in differing:
         _expect_not_lost(history, hint)
     return differing
+
+
+def _is_of_another_history(copy: TableCopy, history: TableContext, newest: int, oldest: int) -> bool:
+    """Whether the copy's newest snapshot has the number before the oldest one of the table, which was built on another: after a
+    rollback or a fast-forward, and an expiry that no consumer has stopped. Its changes alone would leave files out.
+    """
+    if oldest != newest + 1:
+        return False
+    held = TableContext.open(copy.layout.root, storage=copy.storage, clock=history.clock).seen_from(history.branch)
+    before, snapshot = held.snapshots.find(newest), history.snapshots.find(oldest)
+    with suppress(DamagedFile, NotFound):
+        return before is not None and snapshot is not None and not follows(held, before, history, snapshot)
+    return True
 
 
 def _expect_not_lost(history: TableContext, hinted: int) -> None:

@@ -9,9 +9,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.lineage import follows
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import SharedManifests
-from paimon_cli.metadata.data_file import EntryKind
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.capabilities import ServesVersions
 
@@ -38,13 +37,5 @@ def false_neighbour(context: TableContext, first: Snapshot) -> int | None:
     if before is None:
         return None
     with contextlib.suppress(DamagedFile, NotFound):
-        return None if _follows(SharedManifests(context), before, first) else before.id
+        return None if follows(context, before, context, first) else before.id
     return None  # what cannot be read is left as it is
-
-
-def _follows(manifests: SharedManifests, before: Snapshot, snapshot: Snapshot) -> bool:
-    """Whether the changes of a snapshot lead from the files of the one before it to its own."""
-    changes = manifests.delta(snapshot)
-    added, deleted = ({e.identity for e in changes if (e.kind == EntryKind.ADD) is is_new} for is_new in (True, False))
-    older = {entry.identity for entry in manifests.live(before)}
-    return {entry.identity for entry in manifests.live(snapshot)} == (older - deleted) | (added - deleted)

@@ -474,6 +474,31 @@ def test_main_that_has_become_a_branch_without_its_oldest_snapshots(tmp_path: Pa
     assert rows(opened(copy)) == rows(table)
 
 
+@pytest.mark.parametrize("is_forward", [True, False])
+def test_what_has_another_history_by_now_is_not_continued(tmp_path: Path, is_forward: bool) -> None:
+    """The table has only snapshot 6, which was built on another 5 than that of the copy."""
+    table, copy = new_table(tmp_path, **{"write-only": "true"}), tmp_path / "copy"
+    fill(table, 5)
+    backup(table, copy)
+    for consumer in consumers(table):
+        remove_consumer(table, consumer.name)
+    if is_forward:
+        create_branch(table, "b", None, 2)
+        fill(table.at_branch("b"), 4, 10)
+        expire_snapshots(table.at_branch("b"), Retention(1, 1, 0, None))
+        fast_forward(table, plan_fast_forward(table, "b"), delete_files(table))
+        remove_branch(table, "b")
+    else:
+        roll_back(table, plan_rollback(table, find_target(table, "4")), delete_files(table))
+        fill(table, 2, 10)
+    expire_snapshots(table, Retention(1, 1, 0, None))
+    done = backup(table, copy)
+    assert table.snapshots.ids() == opened(copy).snapshots.ids() == [6]
+    assert rows(opened(copy)) == rows(table) and named_files(opened(copy)) <= files_on_disk(opened(copy))
+    (aside,) = done.set_aside
+    assert opened(copy).at_branch(aside).snapshots.ids() == [1, 2, 3, 4, 5]
+
+
 def test_a_tag_with_the_number_of_another_snapshot_of_main(tmp_path: Path) -> None:
     """A branch has made it. Nothing else needs its files any more, and the copy has main's own snapshot 3."""
     table, copy = new_table(tmp_path, **{"write-only": "true"}), tmp_path / "copy"

@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
@@ -22,9 +23,11 @@ from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.tables import compact, make_table, rows, write
 
 
-def two_histories(folder: Path, *, is_tagged: bool = False, options: Mapping[str, str] | None = None) -> TableContext:
+def two_histories(
+    folder: Path, *, is_tagged: bool = False, compacts: bool = True, options: Mapping[str, str] | None = None
+) -> TableContext:
     """Main has become a branch that began at 2 and has lost its oldest snapshots. Main's own compaction at 3 has removed files
-    that the branch's newest snapshot needs, or, after a compaction of its own, its tag of its snapshot 3.
+    that the branch's newest snapshot needs, or, if it `compacts`, its tag of its snapshot 3.
     """
     main = make_table(folder, COLUMNS, ["k"], options={"write-only": "true", **(options or {})})
     for number in (1, 2):
@@ -39,7 +42,8 @@ def two_histories(folder: Path, *, is_tagged: bool = False, options: Mapping[str
         write(branch, [{"k": 10 * number, "v": "of the branch"}])
         if is_tagged and number == 3:
             create_tag(branch, "strange", 3)
-            compact(branch, strategy="full")
+            if compacts:
+                compact(branch, strategy="full")
     expire_snapshots(branch, KEEP_ONE)
     fast_forward(main, plan_fast_forward(main, "b"), delete_files(main))
     remove_branch(main, "b")
@@ -88,10 +92,10 @@ def test_expiry_spares_what_a_newer_tag_of_the_other_history_needs(tmp_path: Pat
 @pytest.mark.parametrize("hours", [-14, 12])
 def test_files_of_writers_with_other_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
     """A file names the time on the wall where it was written: it may seem to be younger than a tag that needs it."""
-    main = two_histories(tmp_path, is_tagged=True)
+    main = two_histories(tmp_path, is_tagged=True, compacts=False)
     create_tag(main, "nearest", 5)
     monkeypatch.setattr("paimon_cli.maintain.expire_snapshots.moment_of_wall_clock", lambda millis: millis - hours * 3_600_000)
-    expire(main, 4)
+    expire(main, 1)
     compact(main, strategy="full")
     expire(main, 1)
     assert named_files(main) <= files_on_disk(main)
@@ -150,6 +154,24 @@ def test_the_removal_of_a_tag_leaves_what_is_behind_a_gap(tmp_path: Path) -> Non
     assert main.snapshots.ids() == [4, 5, 7]
     remove_tags(main, plan_removal(main, ["strange"]), delete_files(main))
     assert named_files(main) <= files_on_disk(main)
+
+
+def test_a_changelog_does_not_begin_at_a_tag_of_the_other_history(tmp_path: Path) -> None:
+    """The tag has the number before that of the oldest snapshot, and the files of another history."""
+    main = make_table(tmp_path, COLUMNS, ["k"], options={"changelog-producer": "lookup"})
+    for number in range(1, 5):
+        write(main, [{"k": number, "v": str(number)}])
+    create_branch(main, "b", snapshot_id=2)
+    branch = main.at_branch("b")
+    for number in range(3, 8):
+        write(branch, [{"k": 10 * number, "v": "of the branch"}])
+    create_tag(branch, "strange", 4)
+    expire_snapshots(branch, KEEP_ONE)
+    fast_forward(main, plan_fast_forward(main, "b"), delete_files(main))
+    remove_branch(main, "b")
+    expire(main, 8)
+    assert main.snapshots.ids() == [5, 6, 7, 8, 12]
+    assert {violation.code for violation in check_table(main, rows=True)} == {"PV001"}, "nothing but the gap"
 
 
 def test_a_rollback_to_a_tag_takes_no_other_snapshot_of_its_number(tmp_path: Path) -> None:
