@@ -859,3 +859,12 @@ def test_why_an_earlier_commit_cannot_be_ruled_out(users: CommitUsers | str | No
     assert refusal.value.why == why
     assert refusal.value.details == {"commit_user": "me", "commit_identifier": "4"}
     assert not Deduplication(context, CommitIdentity("me", 4, assume_new=True)).already_committed()
+
+
+def test_what_a_commit_has_published_after_a_rollback_keeps_its_files() -> None:
+    """Its snapshot has a number below those that its writer has read."""
+    context = bare_table()
+    mine = CommitMessage(DAYS[0], 0, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=7)
+    (published,) = Committer(context).commit([mine], ME).snapshots
+    assert files_named_since(context, [mine], [published.id]) == {"mine"}
+    assert files_named_since(context, [mine]) == set()

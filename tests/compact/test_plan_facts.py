@@ -19,7 +19,15 @@ from paimon_cli.jobs.round_plan import apply_limits, newest_data, tasks_of
 from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrite
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, FileChanges
+from paimon_cli.metadata.data_file import (
+    DELETION_VECTORS,
+    EMPTY_ROW,
+    CommitMessage,
+    DataFileMeta,
+    DeletionVectorRange,
+    FileChanges,
+    IndexFileMeta,
+)
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.injected import local_hour, moment_of_wall_clock
 from tests.commit.commit_tables import SteppingClock, data_file, make_table
@@ -189,3 +197,13 @@ def test_data_is_as_new_as_the_newest_file_that_was_written(seed: int) -> None:
         newest = max(file.creation_time_millis or 0 for file in written)
         assert found.pop(partition) == moment_of_wall_clock(newest)
     assert not found
+
+
+def test_of_an_append_table_only_files_with_many_marked_rows_are_cleaned(tmp_path: Path) -> None:
+    """By their share of the rows of a file: else each compaction would rewrite every file that has a vector."""
+    context = make_table(tmp_path / "t", {"bucket": "-1", "compaction.delete-ratio-threshold": "0.2"}, primary_key=False)
+    files = tuple(replace(data_file(name), row_count=10, file_size=1 << 40) for name in ("few", "many"))
+    ranges = (DeletionVectorRange("few", 1, 22, 2), DeletionVectorRange("many", 23, 22, 3))
+    vectors = IndexFileMeta(DELETION_VECTORS, "index-1-0", 45, 2, ranges)
+    decision = plan_bucket(context, BucketFiles(EMPTY_ROW, 0, -1, files, (vectors,)), "minor", 1)
+    assert isinstance(decision, CompactionTask) and [file.file_name for file in decision.files] == ["many"]
