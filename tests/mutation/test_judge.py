@@ -119,4 +119,4 @@ def test_only_planted_bugs_that_survive_the_tests_of_their_rooms_are_judged_by_a
     monkeypatch.setattr(mutations, "measured", lambda _, __, chosen: folders.append(chosen))
     figures = mutations.judge_planted(None, argparse.Namespace(own_tests=own_tests))  # type: ignore[arg-type]
     assert asked == judged and figures["room"] == PLANTED and figures["survived"] == (survived if judged[-1] else 1)
-    assert "tests/jobs/" in folders[0] and "tests/cli/" not in folders[0] and folders[1:] == [("tests/",)] * (len(judged) - 1)
+    assert "tests/jobs/" in folders[0] and "tests/spark/" not in folders[0] and folders[1:] == [("tests/",)] * (len(judged) - 1)
