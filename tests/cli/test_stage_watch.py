@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
+from paimon_cli.errors import PartialSuccess
 from tests.cli.calling import Run
 
 LOCAL = ("--engine", "local")
@@ -87,3 +90,17 @@ def test_it_stops_when_it_is_asked_to(landing: Path) -> None:
     finally:
         process.kill()
     assert sorted(path.name for path in (landing / "done" / "2").iterdir()) == ["_SUCCESS", "bucket-0", "bucket-1"]
+
+
+def test_a_write_that_was_staged_for_an_earlier_table_is_not_committed(tmp_path: Path) -> None:
+    """At the same place, and even if its files are there again: their columns are those of the earlier table."""
+    place, landing = tmp_path / "t", tmp_path / "landing"
+    landing.mkdir()
+    earlier = Table.create(place, columns=["id INT NOT NULL", "v STRING"], primary_key="id", bucket=1)
+    earlier.write([{"id": 1, "v": "a"}], stage=str(landing / "1"))
+    place.rename(tmp_path / "earlier")
+    table = Table.create(place, columns=["id INT NOT NULL", "w STRING", "v INT"], primary_key="id", bucket=1)
+    shutil.copytree(tmp_path / "earlier/bucket-0", place / "bucket-0")
+    with pytest.raises(PartialSuccess):
+        table.stage.watch(str(landing), max_rounds=1)
+    assert table.snapshots() == [] and (landing / "failed/1").exists()

@@ -254,3 +254,9 @@ def test_an_unknown_name_may_be_a_string_without_quotes() -> None:
     with pytest.raises(UsageError, match="no column 'open'") as raised:
         parse_set_clause(["s = open"], SCHEMA)
     assert "write strings in single quotes: 'open', and" in raised.value.hint
+
+
+def test_parameters_of_all_texts_are_used() -> None:
+    """A value that no text has is an error, and so each of them counts."""
+    clause = parse_set_clause(["l = :a", "s = :b", "i = i + 1"], SCHEMA, {"a": 1, "b": "x"})
+    assert clause.parameters == {"a", "b"}
