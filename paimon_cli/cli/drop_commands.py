@@ -244,7 +244,7 @@ def _headline(plan: RollbackPlan) -> str:
     tags = f" and {counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})" if plan.tags else ""
     left = ", files of an interrupted rollback" if plan.discarded.unfinished else ""
     target = f"snapshot {plan.target.id} of {to_second(plan.target.time_millis)}"
-    return f"back to {target}: {counted(len(plan.snapshots), 'snapshot')}{tags}{left} will be deleted"
+    return f"back to {target}: {counted(len(plan.removed_ids), 'snapshot')}{tags}{left} will be deleted"
 
 
 def _rollback_text(done: RolledBack) -> str:

@@ -276,9 +276,10 @@ class _Intent:
                         found.append((len(said), record))
         if any(record.snapshot is not None for _, record in found):
             return self.withdraw()
-        if own is None or self._content != _content_of(told):
+        most, best = max(found, key=lambda rated: rated[0], default=(0, None))
+        if own is None or most > len(told) or self._content != _content_of(told):
             self.withdraw()
-            self._record = max(found, key=lambda rated: rated[0])[1] if found else None
+            self._record = best
             self._content = _content_of(told)
         self.complete(snapshot)
 
@@ -355,7 +356,8 @@ def copy_records(source: TableContext, target: TableLayout, up_to: int) -> None:
     """
     there = {file.path for file in _files(source.storage, target)}
     for record in all_records(source):
-        if record.snapshot is not None and record.snapshot <= up_to:
+        is_there = there.issuperset(record.paths(target))
+        if record.snapshot is not None and record.snapshot <= up_to and not is_there:
             for path, content in copied_files(source, record, target):
                 if path not in there:
                     source.storage.overwrite(path, content)

@@ -22,6 +22,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 from paimon_cli.options.option_text import counted
+from paimon_cli.storage.threads import in_parallel
 
 
 def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis: int = 0) -> RepairPlan:
@@ -107,8 +108,8 @@ def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unr
             action = f"{len(gap):,} snapshots are missing below it: move it away if it is not a snapshot of this table"
             plan.steps.append(RepairStep(RepairKind.BY_HAND, context.layout.snapshot(gap.stop), action))
         elif gap in expired:
-            action = f"files that it held are gone: the history begins anew at snapshot {gap.stop}, as after a fast-forward to a "
-            action += "branch that had lost its oldest snapshots; the gap ends when the older ones expire"
+            action = f"files that it held are gone: they are lost, or the history begins anew at snapshot {gap.stop}, as after a "
+            action += "fast-forward to a branch that had lost its oldest snapshots; the gap ends when the older ones expire"
             plan.steps.append(RepairStep(RepairKind.BY_HAND, context.layout.snapshot(gap.start), action))
     derived = (gap for gap in gaps(ids) if len(gap) <= LONGEST_GAP and gap not in expired)
     for number in (number for gap in derived for number in gap):
@@ -129,7 +130,7 @@ def _has_expired(context: TableContext, gap: range) -> bool:
         removed = [entry for entry in above.base if not above.holds(entry) and context.can_open(entry.file)]
     except (DamagedFile, NotFound):
         return False
-    return any(not context.storage.exists(above.file_path(entry)) for entry in removed)
+    return not all(in_parallel(context.storage.exists, map(above.file_path, removed), context.read_threads))
 
 
 def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int], finds_lost: bool) -> None:

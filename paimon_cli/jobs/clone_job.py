@@ -119,6 +119,8 @@ def copy_records(copy: TableCopy, history: TableContext, up_to: int) -> None:
     layout = copy.layout.of_branch(history.branch)
     there = copy.names(layout.commit_user_directory)
     for record in records_up_to(history, up_to):
+        if all(path.rpartition("/")[2] in there for path in record.paths(layout)):
+            continue  # nothing to read
         for path, content in copied_files(history, record, layout):
             if path.rpartition("/")[2] not in there:
                 copy.put(path, content)

@@ -149,8 +149,8 @@ def run_rollback(context: TableContext, plan: RollbackPlan, progress: Progress) 
     """Remove the snapshots after the target from the history."""
     fitting = count_that_fits(context, plan.target)
     count = 0 if plan.is_needless else roll_back(context, plan, deletion(context, None, progress))
-    files = count + len(plan.snapshots) + len(plan.tags) + len(plan.changelogs)
-    return RolledBack(plan.target.id, plan.target.id, len(plan.snapshots), plan.tags, files, fitting_buckets=fitting)
+    files = count + len(plan.removed_ids) + len(plan.tags) + len(plan.changelogs)
+    return RolledBack(plan.target.id, plan.target.id, len(plan.removed_ids), plan.tags, files, fitting_buckets=fitting)
 
 
 def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, list[BucketDifference]]:

@@ -11,8 +11,10 @@ from itertools import pairwise
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.lineage import follows
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.removed_versions import ERASURE, unfinished_removals
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.capabilities import ServesVersions
+from paimon_cli.storage.threads import in_parallel
 
 
 def behind_gaps(context: TableContext, expired: Collection[int] = ()) -> list[Snapshot]:
@@ -26,13 +28,16 @@ def behind_gaps(context: TableContext, expired: Collection[int] = ()) -> list[Sn
 
 def without_snapshot(context: TableContext, tags: Sequence[Snapshot]) -> list[Snapshot]:
     """The tags whose number is that of another snapshot, or of none: the history does not tell what they need."""
-    return [tag for tag in tags if (found := context.snapshots.find(tag.id)) is None or found.origin != tag.origin]
+    found = in_parallel(lambda tag: context.snapshots.find(tag.id), tags, context.read_threads)
+    return [tag for tag, snapshot in zip(tags, found, strict=True) if snapshot is None or snapshot.origin != tag.origin]
 
 
 def false_neighbour(context: TableContext, first: Snapshot) -> int | None:
     """The id of the snapshot before `first`, which comes from elsewhere, if that was built on another one, which has expired.
-    Also after a command that was killed before it removed this one.
+    Also after a command that was killed before it removed this one. While files are being erased, versions differ by that.
     """
+    if unfinished_removals(context, ERASURE):
+        return None
     before = None if first.id == 1 or isinstance(context.storage, ServesVersions) else context.snapshots.find(first.id - 1)
     if before is None:
         return None

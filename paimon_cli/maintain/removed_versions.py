@@ -44,7 +44,7 @@ from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.capabilities import remove_empty_directory
 
-ROLLBACK, FAST_FORWARD, TAGS, CHANGELOGS = "rollback", "fast-forward", "tags", "changelogs"
+ROLLBACK, FAST_FORWARD, TAGS, CHANGELOGS, ERASURE = "rollback", "fast-forward", "tags", "changelogs", "erasure"
 """Kinds of records: a command finishes only its own, since another one may still be at work."""
 
 

@@ -36,7 +36,8 @@ from paimon_cli.storage.capabilities import ServesVersions, keep_deleted
 class RollbackPlan:
     """`snapshots`: ids to delete, newest first; `tags` and `changelogs` are deleted with them.
 
-    `restored`: text of the target's snapshot file if it has expired and only a tag holds it.
+    `restored`: text of the target's snapshot file if it has expired and only a tag holds it. `false_neighbour`: the snapshot with
+    the number before it then, if it was built on another; it goes, too (`histories`).
     """
 
     target: Snapshot
@@ -47,6 +48,12 @@ class RollbackPlan:
     discarded: DiscardedVersions = field(repr=False)
     tag: str | None = None
     """The tag that holds the target if its own file has expired."""
+    false_neighbour: int | None = None
+
+    @property
+    def removed_ids(self) -> tuple[int, ...]:
+        """All snapshots that go."""
+        return self.snapshots if self.false_neighbour is None else (*self.snapshots, self.false_neighbour)
 
     @property
     def is_needless(self) -> bool:
@@ -82,7 +89,7 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
     if target.tag is not None and number in ids:
         raise UsageError(
             f"{context.address} cannot be rolled back to tag '{target.tag}'",
-            f"it holds another snapshot {number} than the history, which a fast-forward has replaced",
+            f"it holds another snapshot {number} than the history, which another one has replaced",
             "to have the rows of the tag in a new commit: "
             f"paimon-cli rollback {context.layout.argument} --to {shlex.quote(target.tag)} --as-new",
         )
@@ -91,8 +98,8 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
     changelogs = [changelog for changelog in ChangelogHistory(context.storage, context.layout).all() if changelog.id > number]
     held = context.tags.content(target.tag) if target.tag else None
     snapshots = [snapshot for i in going if (snapshot := context.snapshots.find(i)) is not None]
-    tagged = {tag.snapshot.id: tag.snapshot for name in tags if (tag := context.tags.find(name)) is not None}
-    whole = [snapshot for i, snapshot in tagged.items() if i not in going]
+    tagged = {tag.snapshot.origin: tag.snapshot for name in tags if (tag := context.tags.find(name)) is not None}
+    whole = [snapshot for snapshot in tagged.values() if snapshot.origin not in {one.origin for one in snapshots}]
     whole += [snapshot for snapshot in snapshots if snapshot.id - 1 not in ids]
     return RollbackPlan(
         target.snapshot,
@@ -102,6 +109,7 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
         None if held is None else text_within_tag(context, held),
         discarded_versions(context, ROLLBACK, snapshots, whole, [one for one in changelogs if one.id not in going]),
         target.tag,
+        None if target.tag is None else false_neighbour(context, target.snapshot),
     )
 
 
@@ -109,7 +117,7 @@ def files_removed_by_rollback(context: TableContext, plan: RollbackPlan) -> list
     """All files that the rollback would delete now."""
     layout = context.layout
     return [
-        *(FileToDelete(layout.snapshot(number), "snapshot") for number in plan.snapshots),
+        *(FileToDelete(layout.snapshot(number), "snapshot") for number in plan.removed_ids),
         *(FileToDelete(layout.tag(name), "tag") for name in plan.tags),
         *(FileToDelete(layout.changelog(number), "long-lived changelog") for number in plan.changelogs),
         *plan.discarded.files_to_delete(context, needed_up_to(context, plan.target.id)),
@@ -130,7 +138,7 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     needed_up_to(context, target)  # raises, before anything is changed, if it is not known which files may be deleted
     open_records_above(context, target)
     if plan.restored is not None:
-        _restore_snapshot(context, plan.target, plan.restored)
+        _restore_snapshot(context, plan, plan.restored)
     record = record_removal(context, ROLLBACK, plan.discarded)
     keep_for_backups(context, target)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
@@ -205,13 +213,13 @@ def _put_back(context: TableContext, removed: Sequence[tuple[int, bytes]]) -> No
             publish_again(context, number, content)
 
 
-def _restore_snapshot(context: TableContext, target: Snapshot, text: bytes) -> None:
+def _restore_snapshot(context: TableContext, plan: RollbackPlan, text: bytes) -> None:
     """Publish the snapshot that only a tag held: as the oldest one, or in a gap, where it follows what it was built on.
 
     A false neighbour goes first: a rollback that is killed and repeated finds the snapshot in its place.
     """
+    target, wrong = plan.target, plan.false_neighbour
     older = [number for number in context.snapshots.ids() if number < target.id]
-    wrong = false_neighbour(context, target)
     if wrong is not None:
         context.storage.delete(context.layout.snapshot(wrong))
     if not publish_again(context, target.id, text) and context.snapshots.find(target.id) != target:

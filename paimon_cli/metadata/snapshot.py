@@ -95,9 +95,9 @@ class Snapshot:
     @property
     def origin(self) -> tuple[str | int | None, ...]:
         """Tells the commit from another one of the same number, whatever the formatting of its file: a snapshot created from a
-        tag is serialised again.
+        tag is serialised again, by older writers without its UUID.
         """
-        return (self.id, self.uuid, self.base_manifest_list, self.delta_manifest_list, self.commit_user, self.time_millis)
+        return (self.id, self.base_manifest_list, self.delta_manifest_list, self.commit_user, self.time_millis)
 
     @property
     def commit_attempts(self) -> int | None:

@@ -23,13 +23,13 @@ from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.erasure.file_rewrite import RewrittenFile
+from paimon_cli.maintain.removed_versions import ERASURE
 from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.staged_commit import record_from_json, record_to_json
 from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.storage.capabilities import remove_empty_directory
 from paimon_cli.storage.threads import in_parallel
 
-_KIND = "erasure"
 _STAMP = re.compile("[0-9a-f]{16}")
 _DIRECTORIES = ("manifest", "index", "statistics")
 
@@ -102,7 +102,7 @@ class ErasureRecord:
         return {*self.files, *names}
 
     def write(self, context: TableContext) -> None:
-        content = {"kind": _KIND, "keys": [key.hex() for key in self.keys], "stamp": self.stamp, "files": sorted(self.files)}
+        content = {"kind": ERASURE, "keys": [key.hex() for key in self.keys], "stamp": self.stamp, "files": sorted(self.files)}
         content |= {name: [record_to_json(one) for one in getattr(self, name)] for name in ("rewritten", "index_files")}
         context.storage.overwrite(self.path, json.dumps(content).encode())
 
@@ -119,7 +119,7 @@ def unfinished_erasures(context: TableContext) -> list[ErasureRecord]:
             continue
         try:
             content = json.loads(context.storage.read_bytes(status.path))
-            if content["kind"] == _KIND:
+            if content["kind"] == ERASURE:
                 keys = tuple(bytes.fromhex(key) for key in content["keys"])
                 files = {path for path in content["files"] if _is_of_a_table(path)}
                 rewritten = tuple(record_from_json(RecordedFile, one) for one in content["rewritten"])
