@@ -176,7 +176,7 @@ CUTS_NOTHING = {
         "storage/bounded_exchange": "MOST_BYTES",
         "storage/local_storage": "_MAX_REMOVALS",
         "storage/object_storage": "_MAX_COPIED_AT_ONCE",
-        "storage/redaction": "_MOST_ENDS",
+        "storage/redaction": "_MOST_ENDS _MOST_SECRETS",
         "storage/sql_database": "MAX_TEXT",
     },
     "how much a message or a report shows": {

@@ -54,9 +54,8 @@ class DeadLetters:
             raise UsageError(f"--on-error {self._path}", "events are set apart in a local file", "name a local file")
         if any(os.path.exists(one) and os.path.realpath(one) == os.path.realpath(self._path) for one in self._sources):
             raise self._is_a_source()
-        self._is_new = not os.path.exists(self._path)
         try:
-            self._file = open(self._path, "a+b")
+            self._file = self._opened(self._path)
             self._read_known(self._file)
         except (PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
             why = f"the file cannot be written: {error.strerror or error}"
@@ -69,6 +68,14 @@ class DeadLetters:
             ) from error
         return self
 
+    def _opened(self, path: str) -> BinaryIO:
+        try:
+            made = open(path, "a+b", opener=lambda name, flags: os.open(name, flags | os.O_EXCL, 0o666))  # noqa: SIM115
+        except FileExistsError:  # or a link, which leads to one that does not
+            return open(path, "a+b")
+        self._is_new = True
+        return made
+
     def expect_apart(self, files: Iterable[str]) -> None:
         """Raise `UsageError` if the file is one of these that are read: a directory or a pattern may have it among its files."""
         if self._file is None:
@@ -80,8 +87,8 @@ class DeadLetters:
             except OSError:  # it is gone, or in an object store
                 continue
             if is_own:
-                if self._is_new and not own.st_size:
-                    os.remove(path)
+                if self._is_new and not own.st_size and self._path is not None:
+                    os.remove(self._path)
                 raise self._is_a_source()
 
     def _is_a_source(self) -> UsageError:

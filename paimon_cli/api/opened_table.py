@@ -69,7 +69,7 @@ class OpenedTable:
         """
         self.context.check(Operation.OPEN)
         if any(is_of_files(key) for key in self.context.given if key not in NAMES_OF_PARTITIONS):
-            self._check_options_of_call(())
+            self._check_options_of_call((), changes=False)
         return self.context
 
     def refresh(self) -> None:
@@ -125,13 +125,14 @@ class OpenedTable:
             counting = PastNames.of(opened).count
         self._check_options_of_call(counting)
 
-    def _check_options_of_call(self, counting: Collection[str]) -> None:
+    def _check_options_of_call(self, counting: Collection[str], changes: bool = True) -> None:
         from paimon_cli.catalog.option_values import check_options_of_call
 
         opened = self.context
         latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
-        has_keys = bool(latest.primary_keys)
-        check_options_of_call(latest.options, opened.given, has_snapshots, counting, has_keys=has_keys)
+        # Rows whose keys move between partitions are merged when they are placed, too.
+        merges = changes and opened.mode.has_keys and (opened.mode.bucket_mode.moves_keys or not opened.options.write_only)
+        check_options_of_call(latest.options, opened.given, has_snapshots, counting, merges=merges, changes=changes)
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.

@@ -206,21 +206,23 @@ def check_options_of_call(
     has_snapshots: bool,
     counting: Collection[str] = (),
     *,
-    has_keys: bool = True,
+    merges: bool = True,
+    changes: bool = True,
 ) -> None:
     """Raise `UsageError` if the options of one call (`given`) contradict how the table's files were written.
 
     `counting`: the options that name directories of partitions for this call. A read that has a wrong value finds no file.
+    `merges`: whether the call may merge rows of others for good; `changes`: whether it may commit.
     """
     if has_snapshots and counting and (key := changed_name_of_partitions(options, {**options, **given}, counting)) is not None:
         raise other_places(key)
     for key, value in given.items():
         known = find_option(key)
-        if has_snapshots and has_keys and _merges_otherwise(options, key, value):
+        if has_snapshots and merges and _merges_otherwise(options, key, value):
             raise UsageError(
                 f"{key} cannot be {value} for one call",
-                "its compactions would merge the rows of all calls like that, for good",
-                "leave out the option, or change it for the table with `alter`",
+                "it would merge the rows of all calls like that, for good",
+                "leave out the option, or change it for the table with `alter`; with write-only=true a call merges nothing",
                 option=key,
             )
         if known is not None and options.get(key, known.default) != value:
@@ -228,16 +230,19 @@ def check_options_of_call(
             if has_snapshots:
                 _refuse_immutable(key)
             if has_snapshots and key == "changelog-producer":
-                _check_producer(options.get(key) or "none", value)
+                _check_producer(options.get(key) or "none", value, changes)
             if has_snapshots and key == VECTORS_ENABLED:
                 _check_vectors({**options, "deletion-vectors.modifiable": "false"}, _is_true(value))
 
 
-def _check_producer(own: str, value: str) -> None:
+def _check_producer(own: str, value: str, changes: bool) -> None:
     """Raise `UsageError` for a changelog producer that one call cannot have in a table with another one."""
+    own, value = own.strip().lower(), value.strip().lower()
+    if own == value:
+        return
     if not _LOOKING_UP.isdisjoint((value, own)):
         why = "compactions with and without lookups must not alternate"
-    elif own.strip().lower() != "none":
+    elif changes and own != "none":
         why = "streams read the changes of the table's own producer, and would miss those of this call"
     else:
         return
@@ -248,13 +253,20 @@ def _check_producer(own: str, value: str) -> None:
 def _merges_otherwise(options: Mapping[str, str], key: str, value: str) -> bool:
     """Whether the table merges the versions of a key in another way than with this value of the option."""
     if key.startswith("fields.") and key.endswith(_OF_MERGED_COLUMNS):
-        return options.get(key) != value
+        return _plain(key, options.get(key)) != _plain(key, value)
     if not (key.startswith("sequence.field") or key.endswith("ignore-delete")):
         return False
     own, changed = TableOptions(options), TableOptions({**options, key: value})
     if own.ignore_delete != changed.ignore_delete:
         return True
     return (own.sequence_fields, own.sequence_sort_order) != (changed.sequence_fields, changed.sequence_sort_order)
+
+
+def _plain(key: str, value: str | None) -> str:
+    """The value as it is meant: its default, where it is not set."""
+    if key.endswith(("ignore-retract", "distinct")):
+        return str(_is_true(value))
+    return value or "," if key.endswith("list-agg-delimiter") else (value or "").strip()
 
 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:

@@ -190,6 +190,8 @@ def _passwords(scheme: str, rest: str) -> Iterator[str]:
 
 
 _MOST_ENDS = 16
+_MOST_SECRETS = 32
+"""Parameters of an address. What follows these is taken for one value, so that time and memory grow no faster than its length."""
 
 
 def _parameters(rest: str) -> Iterator[str]:
@@ -198,12 +200,15 @@ def _parameters(rest: str) -> Iterator[str]:
     In `password=a b=c;db=x` the password is `a`, or `a b=c`, or all: each is hidden. What follows a space is part of it.
     """
     found = list(_PARAMETER.finditer(rest))
-    for number, parameter in enumerate(found, 1):
-        if names_secret(parameter[1]):
-            begin, following = parameter.end(), [match.start() for match in found[number:]]
-            for value in {rest[begin:end] for end in (*following[:_MOST_ENDS], len(rest))}:
-                yield from filter(None, (value, value.rstrip(";)}"), value.strip("{};)")))
-            yield from _with_pieces(rest[begin : next((end for end in following if not rest[end].isspace()), len(rest))])
+    secret = [number for number, parameter in enumerate(found) if names_secret(parameter[1])]
+    for number in secret[:_MOST_SECRETS]:
+        begin, following = found[number].end(), [match.start() for match in found[number + 1 : number + 1 + _MOST_ENDS]]
+        for value in {rest[begin:end] for end in (*following, len(rest))}:
+            yield from filter(None, (value, value.rstrip(";)}"), value.strip("{};)")))
+        last = following[-1] if len(following) == _MOST_ENDS else len(rest)
+        yield from _with_pieces(rest[begin : next((end for end in following if not rest[end].isspace()), last)])
+    if secret[_MOST_SECRETS:]:
+        yield from _with_pieces(rest[found[secret[_MOST_SECRETS]].end() :])
 
 
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+")

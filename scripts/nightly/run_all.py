@@ -353,7 +353,7 @@ def main() -> int:
         commit = checked_out()
         done, parts = passed(commit), [part for program in there for part in for_a_proof(program, commit)]
         ended = prove(parts, arguments.cores)
-        chosen = [part for part in parts if part.name not in done]
+        chosen = [program for program in chosen if not program.is_there] + [part for part in parts if part.name not in done]
     else:
         tonight = [replace(program, seed=arguments.seed) for program in there]
         ended = run(tonight, arguments.cores, arguments.minutes, arguments.scale)

@@ -26,6 +26,7 @@ from paimon_cli.storage.redaction import (
     names_secret,
     redact,
     redacted,
+    secrets_in,
     shown_address,
     shown_name,
     shown_value,
@@ -187,6 +188,14 @@ def test_no_error_about_an_address_shows_its_password(password: str, form: str) 
     with pytest.raises(PaimonError) as of_driver, database_errors(address):
         raise OperationalError("SELECT 1", None, Exception(f"failed to resolve host '{password.partition('@')[2]}@h'"))
     assert_hidden(password, of_driver.value.message)
+
+
+def test_the_secrets_of_an_address_grow_no_faster_than_its_length() -> None:
+    """Each parameter may be the end of the one before it."""
+    counted = [sum(map(len, secrets_in({"uri": "http://h/v1?" + " token=abcd" * count}))) for count in (1_000, 2_000)]
+    assert counted[1] < 3 * counted[0] and counted[1] < 5_000_000
+    many = "http://h/v1?" + "&".join(f"token{number}=QQQQ{number}" for number in range(40))
+    assert "QQQQ" not in redact("no QQQQ0, QQQQ31 or QQQQ39 here", {"uri": many})
 
 
 @pytest.mark.parametrize("form", IN_LOGIN)
