@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ import pytest
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.erasure.erasure_record import ErasureRecord
 from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.histories import false_neighbour
 from paimon_cli.maintain.retention import Retention, tagged_snapshots
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
@@ -202,3 +206,41 @@ def test_a_rollback_into_a_gap_leaves_no_false_neighbour(tmp_path: Path) -> None
     roll_back(main, plan_rollback(main, find_target(main, "strange")), delete_files(main))
     assert main.snapshots.ids() == [1, 2, 3, 4, 6] and main.snapshots.earliest_hint() == 1
     assert rows(main) == expected and named_files(main) <= files_on_disk(main)
+
+
+def test_a_branch_that_begins_with_a_snapshot_of_main_leaves_what_it_was_built_on(tmp_path: Path) -> None:
+    """Also in tables whose manifests hold file indexes, which versions are compared without."""
+    options = {"file-index.bloom-filter.columns": "v", "file-index.bloom-filter.v.items": "20"}
+    main = make_table(tmp_path, COLUMNS, ["k"], options={"write-only": "true", **options})
+    for number in (1, 2, 3):
+        write(main, [{"k": number, "v": str(number)}])
+    create_branch(main, "b", snapshot_id=3)
+    write(main.at_branch("b"), [{"k": 9, "v": "of the branch"}])
+    plan = plan_fast_forward(main, "b")
+    assert (plan.common, plan.removed_ids) == (3, ())
+    fast_forward(main, plan, delete_files(main))
+    assert main.snapshots.ids() == [1, 2, 3, 4]
+
+
+def test_no_snapshot_goes_because_of_an_erasure_that_has_not_ended(tmp_path: Path) -> None:
+    """It replaces the files of one version after the other, so that they seem to be built on others."""
+    main = two_histories(tmp_path)
+    ErasureRecord.new(main, ()).write(main)
+    first = main.snapshots.get(7)
+    main.storage.write_new(main.layout.snapshot(6), replace(main.snapshots.get(5), id=6).to_json().encode())
+    assert false_neighbour(main, first) is None
+    for status in main.storage.list_directory(main.layout.removal_directory):
+        main.storage.delete(status.path)
+    assert false_neighbour(main, first) == 6
+
+
+def test_a_tag_of_a_writer_that_knows_no_uuid_is_that_of_its_snapshot(tmp_path: Path) -> None:
+    main = make_table(tmp_path, COLUMNS, ["k"], options={"write-only": "true"})
+    for number in (1, 2, 3):
+        write(main, [{"k": number, "v": str(number)}])
+    create_tag(main, "old", 2)
+    content = json.loads(main.storage.read_bytes(main.layout.tag("old")))
+    assert content.pop("uuid", None)
+    main.storage.overwrite(main.layout.tag("old"), json.dumps(content).encode())
+    plan = plan_rollback(main, find_target(main, "old"))
+    assert (plan.tag, plan.snapshots) == (None, (3,))
