@@ -19,7 +19,7 @@ from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_description import describes_a_table, shows_columns, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_names import check_columns_differ
-from paimon_cli.api.sql_references import References, Renamed, expands_values, plain_columns
+from paimon_cli.api.sql_references import Renamed, RenamedTables, expands_values, plain_columns
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
 from paimon_cli.api.sql_variants import VariantFunctions, literal_text, with_json_texts
@@ -230,7 +230,7 @@ def _registered(
         dataset = datasets[int(views[named].removeprefix(_VIEW))]
         if dataset.tracking:
             tracked[id(node)] = [name for name in dataset.schema.names if name not in dataset.tracking]
-    References(renamed).rename_in(statement)
+    RenamedTables(renamed).rename_in(statement)
     HiddenColumns(tracking, tracked, functools.partial(_expression, connection)).hide_in(statement)
     if not tracked and not renamed:
         return query, describes_a_table(statement)

@@ -28,7 +28,7 @@ class Renamed:
 
 
 @dataclass
-class References:
+class RenamedTables:
     """Gives tables of a syntax tree other names, and says so where columns are qualified with theirs.
 
     `renamed`: by the `id` of their nodes. Such a table keeps the last part of its name as its alias, unless another source within
