@@ -115,7 +115,7 @@ def _read_snapshot(result: SqlResult, table: Table) -> int | None:
 def update(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     """Change the rows that match, or all."""
     table = context.table(asked.table)
-    check_columns_differ(table.name, table.context.readable_schema)
+    check_columns_differ(table.name, table.context.readable_schema, context.written)
     schema = table.context.schema
     given = [(column_of(schema, name), words) for name, words in asked.assignments]
     side = JoinedSide.of("", table.context.readable_schema.field_names)
@@ -137,7 +137,7 @@ def _sides(asked: UpdateOrDelete, side: JoinedSide) -> dict[str, JoinedSide]:
 def delete(context: SqlContext, asked: UpdateOrDelete) -> SqlResult:
     """Delete the rows that match, or all."""
     table = context.table(asked.table)
-    check_columns_differ(table.name, table.context.readable_schema)
+    check_columns_differ(table.name, table.context.readable_schema, context.written)
     params = context.values_in(*((asked.where,) if asked.where else ()))
 
     def natively(where: str) -> UpdateSummary:

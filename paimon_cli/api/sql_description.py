@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from paimon_cli.metadata.table_schema import TableSchema
 
-_NULL, _KEY = "null", "key"
+_NAME, _NULL, _KEY = "column_name", "null", "key"
+
+
+def shows_columns(statement: Mapping[str, Any]) -> bool:
+    """Whether a parsed statement is a DESCRIBE, which reads no values."""
+    shown = statement["node"].get("from_table") or {}
+    return shown.get("type") == "SHOW_REF" and shown.get("show_type") == "DESCRIBE"
 
 
 def describes_a_table(statement: Mapping[str, Any]) -> bool:
@@ -18,15 +24,18 @@ def describes_a_table(statement: Mapping[str, Any]) -> bool:
     query = shown.get("query") or {}
     columns = query.get("select_list") or [{}]
     is_whole = len(columns) == 1 and columns[0].get("type") == "STAR" and query["from_table"].get("type") == "BASE_TABLE"
-    return shown.get("type") == "SHOW_REF" and shown.get("show_type") == "DESCRIBE" and is_whole
+    return is_whole and shows_columns(statement)
 
 
-def with_constraints(rows: pa.RecordBatchReader, schema: TableSchema) -> pa.RecordBatchReader:
-    """The description with what the schema of the table knows: columns that are never null, and the primary key."""
+def with_constraints(rows: pa.RecordBatchReader, schema: TableSchema, names: Sequence[str]) -> pa.RecordBatchReader:
+    """The description with what the schema of the table knows: columns that are never null, and the primary key.
+
+    `names`: of the described columns; DuckDB numbers those that differ only in case.
+    """
     described = rows.read_all()
-    names = described.column("column_name").to_pylist()
     required = {field.name for field in schema.fields if not field.type.nullable} | set(schema.primary_keys)
-    texts = {
+    texts: dict[str, list[str | None]] = {
+        _NAME: list(names),
         _NULL: ["NO" if name in required else "YES" for name in names],
         _KEY: ["PRI" if name in schema.primary_keys else None for name in names],
     }

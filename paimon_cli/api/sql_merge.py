@@ -21,7 +21,7 @@ from paimon_cli.api.sql_computed import committed, viewed
 from paimon_cli.api.sql_context import SqlContext
 from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_names import check_columns_differ, check_sides_differ
-from paimon_cli.api.sql_query import OpenTable
+from paimon_cli.api.sql_query import OpenTable, columns_without_qualifier
 from paimon_cli.api.sql_result import SqlResult, changed
 from paimon_cli.api.sql_rows import assigned
 from paimon_cli.datatypes.data_type import BOOLEAN, DataType
@@ -30,8 +30,8 @@ from paimon_cli.metadata.data_file import ROW_ID
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import counted
 from paimon_cli.sql.changes import MergeInto, WhenClause
-from paimon_cli.sql.statement_text import JoinedSide, reads, resolved, unqualified
-from paimon_cli.sql.statements import Words, quoted
+from paimon_cli.sql.statement_text import JoinedSide, reads, resolved
+from paimon_cli.sql.statements import Words, is_name, quoted
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -50,7 +50,7 @@ def merge(context: SqlContext, asked: MergeInto) -> SqlResult:
     """
     check_sides_differ(asked)
     table = context.table(asked.table)
-    check_columns_differ(table.name, table.context.readable_schema)
+    check_columns_differ(table.name, table.context.readable_schema, context.written)
     plan = _Plan.of(context, asked, table)
     result = plan.source()
     rows = result.to_arrow()
@@ -292,7 +292,9 @@ class _Plan:
         """Raise `UsageError` for a name without a qualifier that both sides have, unless they are equal in it."""
         of_source = {name.lower() for name in self._columns.values()} - {name.lower() for name in self.on}
         both = of_source & {name.lower() for name in self.readable.field_names}
-        for name in unqualified(words):
+        if not any(is_name(token) and token.text.lower() in both for token in words.tokens):
+            return
+        for name in columns_without_qualifier(self.context.duckdb_text(words)):
             if name.lower() in both:
                 sides = f"{self.asked.names[0]}.{name} or {self.asked.source_name}.{name}"
                 raise UsageError(f"'{name}' is a column of both sides of the MERGE", f"in: {words.text}", f"write {sides}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paimon_cli.datatypes.data_type import fields_of
+from paimon_cli.datatypes.data_type import DataType, fields_of
 from paimon_cli.errors import NotSupported, UsageError
 
 if TYPE_CHECKING:
@@ -14,28 +15,45 @@ if TYPE_CHECKING:
     from paimon_cli.sql.changes import MergeInto
 
 
-def check_columns_differ(table: str, schema: TableSchema) -> None:
-    """Raise `NotSupported` for columns, or fields of one column, that differ only in case.
+def check_columns_differ(table: str, schema: TableSchema, statement: str, *, expands: bool = False) -> None:
+    """Raise `NotSupported` for columns that differ only in case, and for fields of a column that do, if the statement reads them.
 
-    DuckDB would answer for either with the first of them.
+    DuckDB would answer for either with the first of them. `statement`: as it was written. `expands`: whether it may
+    read fields without naming them.
     """
-    for names in _groups(schema):
-        times = Counter(name.lower() for name in names)
-        alike = [name for name in names if times[name.lower()] > 1]
-        if alike:
-            raise NotSupported(
-                f"this statement over {table}, which has {', '.join(alike)}",
-                "SQL takes names that differ only in case for one, and would read or change the wrong column",
-                "commands and methods take names as they are: read, update, delete, merge; or ALTER TABLE ... RENAME COLUMN",
-                table=table,
-            )
-
-
-def _groups(schema: TableSchema) -> Iterator[Sequence[str]]:
-    yield schema.field_names
+    alike = _alike(schema.field_names)
     for column in schema.fields:
-        for part in column.type.parts():
-            yield [field.name for field in fields_of(part)]
+        fields = _alike_fields(column.name, column.type)
+        if expands or any(_has_word(statement, path[-1]) for path in fields):
+            alike += [".".join(path) for path in fields]
+    if alike:
+        raise NotSupported(
+            f"this statement over {table}, which has {', '.join(alike)}",
+            "SQL takes names that differ only in case for one, and would read or change the wrong column",
+            "commands and methods take names as they are: read, update, delete, merge; or ALTER TABLE ... RENAME COLUMN",
+            table=table,
+        )
+
+
+def _alike(names: Sequence[str]) -> list[str]:
+    times = Counter(name.lower() for name in names)
+    return [name for name in names if times[name.lower()] > 1]
+
+
+def _alike_fields(name: str, of_type: DataType, *outer: str) -> list[tuple[str, ...]]:
+    """The paths of fields that differ only in case, at any depth of a column."""
+    path, fields = (*outer, name), fields_of(of_type)
+    found = [(*path, field) for field in _alike([field.name for field in fields])]
+    for field in fields:
+        found += _alike_fields(field.name, field.type, *path)
+    for child in () if fields else of_type.children:
+        found += _alike_fields(name, child, *outer)
+    return found
+
+
+def _has_word(statement: str, name: str) -> bool:
+    spellings = {name, name.replace('"', '""'), name.replace("'", "''")}
+    return any(re.search(rf"(?<!\w){re.escape(one)}(?!\w)", statement, re.IGNORECASE) for one in spellings)
 
 
 def check_sides_differ(asked: MergeInto) -> None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.scan import installed
 from paimon_cli.api.sql_dataset import TableDataset
-from paimon_cli.api.sql_description import describes_a_table, with_constraints
+from paimon_cli.api.sql_description import describes_a_table, shows_columns, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
 from paimon_cli.api.sql_names import check_columns_differ
+from paimon_cli.api.sql_references import Renamed, RenamedTables, expands_values, plain_columns
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
 from paimon_cli.api.sql_variants import VariantFunctions, literal_text, with_json_texts
@@ -147,17 +148,17 @@ def run_query(
                 connection.execute(f"SET VARIABLE {quoted(name)} = $value", {"value": value}).fetchall()
             opening = _remembering(open_table, missing)
             written = functions.named_in(query.text)
-            text, is_description = _registered(connection, written, opening, trace, datasets, views)
+            text, is_description = _registered(connection, written, query.cited, opening, trace, datasets, views)
             connection.execute("SET lock_configuration = true").fetchall()
             for wrap in query.wraps:
                 relation = connection.sql(text)
                 text = wrap(text, list(zip(relation.columns, map(str, relation.types), strict=True)))
                 text = functions.named_in(text)
-                text, _ = _registered(connection, text, opening, trace, datasets, views)
+                text, _ = _registered(connection, text, query.cited, opening, trace, datasets, views)
             relation = connection.sql(f"{query.explain} {text}")
             types, reader = relation.types, relation.to_arrow_reader(PIECES.batch_rows)
             if is_description and datasets and not query.explain:
-                reader = with_constraints(reader, datasets[0].table_schema)
+                reader = with_constraints(reader, datasets[0].table_schema, datasets[0].schema.names)
         result = SqlResult(reader, datasets, release, is_text=bool(query.explain))
         result.fields = with_json_texts(result.fields, types)
         result.written, result.functions = query.cited, (functions,)
@@ -194,6 +195,7 @@ def _remembering(open_table: OpenTable, missing: list[NotFound]) -> OpenTable:
 def _registered(
     connection: Any,
     query: str,
+    cited: str,
     open_table: OpenTable,
     trace: Trace,
     datasets: list[TableDataset],
@@ -201,35 +203,36 @@ def _registered(
 ) -> tuple[str, bool]:
     """Register a view for each table of the query, and return the query with references to the views.
 
-    `views`: those for an inner query, which stay as they are. Also returned: whether it only describes a table.
+    `views`: those for an inner query, which stay as they are. `cited`: the statement as it was written. Also returned:
+    whether it only describes a table.
     """
     tree = _parsed(connection, query)
     (statement,) = tree["statements"]
-    nodes, tracking = list(_tables_of(statement, frozenset())), named_tracking_columns(query)
-    tracked: dict[int, list[str]] = {}
-    for node in nodes:
+    tracking, tables = named_tracking_columns(query), list[tuple[dict[str, Any], NamedTable]]()
+    for node in _tables_of(statement, frozenset()):
         named = _named(node)
-        if named.name.startswith(_VIEW):
-            continue
-        table = _opened(named, open_table)
+        table = None if named.name.startswith(_VIEW) else _opened(named, open_table)
         if table is None:
             continue
+        tables.append((node, named))
         if named not in views:
             views[named] = f"{_VIEW}{len(datasets)}"
             datasets.append(TableDataset(table, named.scan_options(), trace, tracking))
-            check_columns_differ(named.name, datasets[-1].table_schema)
+            if not shows_columns(statement):
+                check_columns_differ(named.name, datasets[-1].table_schema, cited, expands=expands_values(statement))
             connection.register(views[named], datasets[-1])
-            if not _needs_other_name(named, views):
-                _create_view(connection, named, views[named])
+    tracked, renamed = dict[int, list[str]](), dict[int, Renamed]()
+    for node, named in tables:
+        if _needs_other_name(named, views):
+            renamed[id(node)] = Renamed(named.parts, views[named], _has_twin(named, views))
+        else:
+            _create_view(connection, named, views[named])
         dataset = datasets[int(views[named].removeprefix(_VIEW))]
         if dataset.tracking:
             tracked[id(node)] = [name for name in dataset.schema.names if name not in dataset.tracking]
-        if _needs_other_name(named, views):
-            node["alias"] = node["alias"] or named.parts[-1]
-            node |= {"schema_name": "", "table_name": views[named], "at_clause": None}
-            node["qualified_name"] = {"path": [views[named]]}
+    RenamedTables(renamed).rename_in(statement)
     HiddenColumns(tracking, tracked, functools.partial(_expression, connection)).hide_in(statement)
-    if not tracked and not any(_needs_other_name(named, views) for named in views):
+    if not tracked and not renamed:
         return query, describes_a_table(statement)
     rewritten = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
     return str(rewritten), describes_a_table(statement)
@@ -241,7 +244,12 @@ def _needs_other_name(named: NamedTable, views: Iterable[NamedTable]) -> bool:
     """
     if named.version is not None or (len(named.parts) == 2 and named.parts[0].lower() in _OF_DUCKDB):
         return True
-    return next(other for other in views if other.version is None and _as_in_duckdb(other) == _as_in_duckdb(named)) != named
+    return _has_twin(named, views)
+
+
+def _has_twin(named: NamedTable, views: Iterable[NamedTable]) -> bool:
+    """Whether DuckDB takes its name for that of another table of the query."""
+    return any(other.parts != named.parts and _as_in_duckdb(other) == _as_in_duckdb(named) for other in views)
 
 
 def _as_in_duckdb(named: NamedTable) -> str:
@@ -253,6 +261,19 @@ def _expression(connection: Any, text: str) -> dict[str, Any]:
     (statement,) = _parsed(connection, f"SELECT {text}")["statements"]
     (found,) = statement["node"]["select_list"]
     return dict(found)
+
+
+def columns_without_qualifier(text: str) -> set[str]:
+    """The columns that an expression of DuckDB names without saying of what table, as far as it can be read alone.
+
+    Those in subqueries, which may be of tables there, and the parameters of lambdas are not among them.
+    """
+    duckdb = installed("duckdb", EXTRA)
+    with duckdb.connect(config={"enable_external_access": False}) as connection:
+        try:
+            return set(plain_columns(_expression(connection, text)))
+        except (UsageError, NotSupported, duckdb.Error):  # the query with it says what is wrong
+            return set()
 
 
 def _create_view(connection: Any, named: NamedTable, source: str) -> None:

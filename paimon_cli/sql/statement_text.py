@@ -170,16 +170,6 @@ def reads_whole_rows(words: Words, names: Collection[str]) -> bool:
     return False
 
 
-def unqualified(words: Words) -> Iterator[str]:
-    """The names in the text that may be columns, and have nothing before them that says of what."""
-    tokens = words.tokens
-    for number, token in enumerate(tokens):
-        is_qualified = number > 0 and tokens[number - 1].token_type == TokenType.DOT
-        after = [following.token_type for following in tokens[number + 1 : number + 2]]
-        if is_name(token) and not is_qualified and after not in ([TokenType.DOT], [TokenType.L_PAREN], [TokenType.STRING]):
-            yield token.text
-
-
 def reads(words: Words, qualifier: str, columns: Collection[str], other: str) -> bool:
     """Whether the text may read a column of a side, by its name or without one. `other`: the name of the other side."""
     for number, token in enumerate(words.tokens):

@@ -236,6 +236,70 @@ def test_databases_may_be_called_as_those_of_duckdb(tmp_path: Path, database: st
     assert catalog.sql(f"SELECT max(id) AS id FROM {database}.orders").to_arrow().to_pylist() == [{"id": 4}]
 
 
+@pytest.fixture
+def alike(tmp_path: Path) -> Catalog:
+    """Four tables whose names DuckDB takes for one, or for its own, with other rows."""
+    catalog = Catalog(str(tmp_path))
+    for name, rows in (("shop.t", "(1, 1), (2, 2), (3, 3)"), ("shop.T", "(1, 100)"), ("temp.t", "(2, 7)"), ("main.t", "(3, 8)")):
+        catalog.create_table(name, columns=["id INT NOT NULL", "w INT"], primary_key="id", bucket=1)
+        catalog.sql(f"INSERT INTO {name} VALUES {rows}")
+    return catalog
+
+
+def _tuples(catalog: Catalog, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in catalog.sql(query).to_arrow().to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ("DELETE FROM shop.t WHERE EXISTS (SELECT 1 FROM shop.T WHERE shop.T.id = shop.t.id)", [(2, 2), (3, 3)]),
+        ("DELETE FROM shop.t WHERE EXISTS (SELECT 1 FROM shop.T WHERE T.id = t.id)", [(2, 2), (3, 3)]),
+        ("DELETE FROM shop.t USING shop.T WHERE shop.T.id = shop.t.id", [(2, 2), (3, 3)]),
+        ("UPDATE shop.t SET w = (SELECT shop.T.w FROM shop.T WHERE shop.T.id = shop.t.id)", [(1, 100), (2, None), (3, None)]),
+        ("UPDATE shop.t SET w = shop.T.w + shop.t.w FROM shop.T WHERE shop.T.id = shop.t.id", [(1, 101), (2, 2), (3, 3)]),
+        ("DELETE FROM shop.t WHERE EXISTS (SELECT 1 FROM temp.t WHERE temp.t.id = shop.t.id)", [(1, 1), (3, 3)]),
+        ("UPDATE shop.t SET w = (SELECT temp.t.w FROM temp.t WHERE temp.t.id = shop.t.id)", [(1, None), (2, 7), (3, None)]),
+        ("DELETE FROM shop.t WHERE EXISTS (SELECT 1 FROM shop.t AT (VERSION => 1) WHERE shop.t.id = 1)", []),
+    ],
+)
+def test_a_change_by_a_table_that_is_called_alike(alike: Catalog, change: str, left: list[Any]) -> None:
+    """`shop.T.id = shop.t.id` compared a column with itself, and all rows were deleted."""
+    alike.sql(change)
+    assert _tuples(alike, "SELECT * FROM shop.t ORDER BY id") == left
+    assert _tuples(alike, "SELECT * FROM shop.T") == [(1, 100)]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("SELECT shop.t.id, shop.T.w, shop.t.w FROM shop.{0} JOIN shop.{1} ON shop.t.id = shop.T.id", [(1, 100, 1)]),
+        ("SELECT t.id, T.w, T.* EXCLUDE (T.w) FROM shop.{0} JOIN shop.{1} ON t.id = T.id", [(1, 100, 1)]),
+        ("SELECT shop.{0}.id FROM shop.{0} WHERE EXISTS (SELECT 1 FROM shop.{1} WHERE shop.{1}.id = shop.{0}.id)", [(1,)]),
+        ("SELECT x FROM shop.{0}, LATERAL (SELECT shop.t.w + shop.T.w AS x FROM shop.{1}) ORDER BY x", [(101,), (102,), (103,)]),
+        ("WITH c AS (SELECT shop.{1}.id FROM shop.{1}) SELECT shop.{0}.id FROM shop.{0} JOIN c ON c.id = shop.{0}.id", [(1,)]),
+        ("SELECT [{0}.w FOR {0} IN [{{'w': 5}}]] FROM shop.t JOIN shop.T ON t.id = T.id", [([5],)]),
+        ("SELECT sum(shop.t.w) FROM shop.{0} AS o, shop.{1} AS p, shop.t HAVING count(shop.T.w) = 1", None),
+        ("SELECT shop.{0}.id FROM shop.{0}, shop.{1} WHERE Shop.{1}.id = 1", None),
+        ("USE shop; SELECT t.w FROM {0}, shop.{1} AS o, temp.t", None),
+        ("USE shop; SELECT main.t.w FROM {0} AS o, main.t LIMIT 1", [(8,)]),
+        ("USE shop; SELECT main.t.w FROM main.t, {0} AS o LIMIT 1", [(8,)]),
+        ("SELECT temp.t.w, Temp.T.w, t.w FROM temp.t", [(7, 7, 7)]),
+        ("SELECT shop.t.w FROM shop.t AT (VERSION => 1) WHERE shop.t.id = 2", [(2,)]),
+    ],
+)
+@pytest.mark.parametrize("order", ["tT", "Tt"])
+def test_a_qualified_column_is_of_the_table_that_is_named(
+    alike: Catalog, query: str, found: list[Any] | None, order: str
+) -> None:
+    """Of tables that DuckDB takes for one, the first in the query had all columns. None: an error, not the other table."""
+    if found is not None:
+        assert _tuples(alike, query.format(*order)) == found
+        return
+    with pytest.raises(UsageError):
+        alike.sql(query.format(*order))
+
+
 def test_results_in_the_forms_of_libraries(warehouse: Path) -> None:
     def result() -> SqlResult:
         return Catalog(str(warehouse)).sql("SELECT min(id) AS least, count(*) AS n FROM shop.orders")
