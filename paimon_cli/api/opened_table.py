@@ -130,8 +130,7 @@ class OpenedTable:
 
         opened = self.context
         latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
-        # Rows whose keys move between partitions are merged when they are placed, too.
-        merges = changes and opened.mode.has_keys and (opened.mode.bucket_mode.moves_keys or not opened.options.write_only)
+        merges = changes and bool(latest.primary_keys)
         check_options_of_call(latest.options, opened.given, has_snapshots, counting, merges=merges, changes=changes)
 
     def check_commit(self) -> None:

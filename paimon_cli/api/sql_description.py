@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,12 +28,20 @@ def describes_a_table(statement: Mapping[str, Any]) -> bool:
     return is_whole and shows_columns(statement)
 
 
+def _is_numbered(given: str, name: str) -> bool:
+    """Whether DuckDB means this column: it adds `_1` to one that differs from another only in case."""
+    return re.fullmatch(re.escape(name) + r"(_\d+)?", given, re.IGNORECASE) is not None
+
+
 def with_constraints(rows: pa.RecordBatchReader, schema: TableSchema, names: Sequence[str]) -> pa.RecordBatchReader:
     """The description with what the schema of the table knows: columns that are never null, and the primary key.
 
     `names`: of the described columns; DuckDB numbers those that differ only in case.
     """
     described = rows.read_all()
+    given = described[_NAME].to_pylist()
+    if len(given) != len(names) or not all(map(_is_numbered, given, names)):
+        names = given  # a star that leaves columns out, or names them anew
     required = {field.name for field in schema.fields if not field.type.nullable} | set(schema.primary_keys)
     texts: dict[str, list[str | None]] = {
         _NAME: list(names),

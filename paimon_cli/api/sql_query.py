@@ -221,16 +221,17 @@ def _registered(
             if not shows_columns(statement):
                 check_columns_differ(named.name, datasets[-1].table_schema, cited, expands=expands_values(statement))
             connection.register(views[named], datasets[-1])
-    tracked, renamed = dict[int, list[str]](), dict[int, Renamed]()
+    tracked, renamed, columns = dict[int, list[str]](), dict[int, Renamed](), dict[int, frozenset[str]]()
     for node, named in tables:
         if _needs_other_name(named, views):
             renamed[id(node)] = Renamed(named.parts, views[named], _has_twin(named, views))
         else:
             _create_view(connection, named, views[named])
         dataset = datasets[int(views[named].removeprefix(_VIEW))]
+        columns[id(node)] = frozenset(name.lower() for name in dataset.schema.names)
         if dataset.tracking:
             tracked[id(node)] = [name for name in dataset.schema.names if name not in dataset.tracking]
-    RenamedTables(renamed).rename_in(statement)
+    RenamedTables(renamed, columns).rename_in(statement)
     HiddenColumns(tracking, tracked, functools.partial(_expression, connection)).hide_in(statement)
     if not tracked and not renamed:
         return query, describes_a_table(statement)

@@ -31,11 +31,12 @@ class Renamed:
 class RenamedTables:
     """Gives tables of a syntax tree other names, and says so where columns are qualified with theirs.
 
-    `renamed`: by the `id` of their nodes. Such a table keeps the last part of its name as its alias, unless another source within
-    reach has that, too: then its alias is the name of its view.
+    `renamed`: by the `id` of their nodes; `columns`: likewise, in lower case. Such a table keeps the last part of its name as its
+    alias, unless another source within reach has that, too: then its alias is the name of its view.
     """
 
     renamed: Mapping[int, Renamed]
+    columns: Mapping[int, frozenset[str]]
     _hidden: set[int] = field(default_factory=set)
     """The nodes whose alias is their view."""
 
@@ -97,6 +98,8 @@ class RenamedTables:
                 found = [source for source in sources if self._is_called(source, names[:length])]
                 if found:
                     return [*self._qualifier(found, names[:length]), *names[length:]]
+            if any(names[0].lower() in self.columns.get(id(source), ()) for source in sources):
+                return names  # a field of a column, which comes before the tables of outer queries
         return names
 
     def _qualifier(self, found: Sequence[dict[str, Any]], names: list[str]) -> list[str]:
@@ -119,16 +122,32 @@ class RenamedTables:
                 column |= {"schema": schema[0] if schema else "", "table": table}
 
 
+_FIELD_FUNCTIONS = frozenset(
+    {"struct_extract", "struct_extract_at", "array_extract", "list_extract", "list_element", "element_at"}
+)
+
+
 def expands_values(statement: Any) -> bool:
-    """Whether it makes columns of the fields of values: by `unnest`, or by a star that is of no table, as in `point.*`."""
+    """Whether it reads fields of values that it does not name: by `unnest`, by a star that is of no table, as in `point.*`, or by
+    a number, a parameter or an expression.
+    """
     for node, scopes in _with_scopes(statement, ()):
-        if node.get("class") == "FUNCTION" and node["function_name"].lower() == "unnest":
+        if node.get("class") == "FUNCTION":
+            name, of = node["function_name"].lower(), [one["expression"] for one in node["arguments"]]
+            if name == "unnest" or (name in _FIELD_FUNCTIONS and not all(map(_is_text, of[1:]))):
+                return True
+        if node.get("type") == "ARRAY_EXTRACT" and not all(map(_is_text, node["children"][1:])):
             return True
         if node.get("class") == "STAR" and node["relation_name"]:
             names = {_last_name(source).lower() for source in scopes[0]} if scopes else set[str]()
             if node["relation_name"].lower() not in names:
                 return True
     return False
+
+
+def _is_text(expression: Mapping[str, Any]) -> bool:
+    """Whether this is a text of the statement, and no number of a field, and nothing computed."""
+    return expression["class"] == "CONSTANT" and (expression.get("literal") or {}).get("kind") == "STRING"
 
 
 def _last_name(source: Mapping[str, Any]) -> str:

@@ -222,7 +222,7 @@ def check_options_of_call(
             raise UsageError(
                 f"{key} cannot be {value} for one call",
                 "it would merge the rows of all calls like that, for good",
-                "leave out the option, or change it for the table with `alter`; with write-only=true a call merges nothing",
+                "leave out the option, or change it for the table with `alter`",
                 option=key,
             )
         if known is not None and options.get(key, known.default) != value:

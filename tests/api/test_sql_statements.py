@@ -904,10 +904,12 @@ def with_fields(catalog: Catalog) -> Catalog:
         ("SELECT s.low FROM shop.fields", "s.low, s.LOW"),
         ('SELECT id FROM shop.fields WHERE "s"."Low" = 2', "s.low, s.LOW"),
         ("SELECT s['LOW'] FROM shop.fields", "s.low, s.LOW"),
-        ("SELECT l[1].r.x FROM shop.fields", "l.r.x, l.r.X"),
+        ("SELECT l[1].r.x FROM shop.fields", "s.low, s.LOW, l.r.x, l.r.X"),
         ("SELECT s.* FROM shop.fields", "s.low, s.LOW, l.r.x, l.r.X"),
         ("SELECT z.* FROM (SELECT s AS z FROM shop.fields)", "s.low, s.LOW, l.r.x, l.r.X"),
         ("SELECT Unnest(s) FROM shop.fields", "s.low, s.LOW, l.r.x, l.r.X"),
+        ("SELECT struct_extract_at(s, 2) FROM shop.fields", "s.low, s.LOW, l.r.x, l.r.X"),
+        ("SELECT struct_extract(s, concat('l', 'ow')) FROM shop.fields", "s.low, s.LOW, l.r.x, l.r.X"),
         ("UPDATE shop.fields SET v = 'q' WHERE s.low = 2", "s.low, s.LOW"),
         ("UPDATE shop.fields SET id = s.LOW", "s.low, s.LOW"),
         ("DELETE FROM shop.fields WHERE s.LOW = 1", "s.low, s.LOW"),
@@ -936,6 +938,32 @@ def test_tables_with_such_fields_can_be_read_and_changed(with_fields: Catalog) -
     catalog.sql("UPDATE shop.fields SET v = upper(concat(v, 'b')) WHERE id = 1; DELETE FROM shop.fields WHERE id = 2")
     catalog.sql("MERGE INTO shop.fields AS t USING (SELECT 1 AS id) AS o USING (id) WHEN MATCHED THEN UPDATE SET v = t.v || 'c'")
     assert rows(catalog, "SELECT * FROM shop.fields") == [(1, value, [{"r": {"x": 1, "X": 2}}], "ABc")]
+
+
+def test_a_parameter_may_name_one_of_such_fields(with_fields: Catalog) -> None:
+    with pytest.raises(NotSupported, match="differ only in case"):
+        with_fields.sql("SELECT s[:name] FROM shop.fields", params={"name": "LOW"})
+
+
+def test_a_field_of_an_inner_column_is_none_of_an_outer_table(catalog: Catalog) -> None:
+    """Also where the outer table is renamed, since another one has its name in other letters."""
+    catalog.sql("CREATE TABLE shop.b AS SELECT 1 AS id, 7 AS v; CREATE TABLE shop.B AS SELECT 1 AS id, 8 AS v")
+    catalog.create_table("shop.st", columns=["b ROW<v INT>"]).write([{"b": {"v": 77}}])
+    joined = "SELECT (SELECT b.v FROM shop.st) FROM shop.b JOIN shop.B ON shop.b.id = shop.B.id"
+    assert rows(catalog, joined) == rows(catalog, "SELECT (SELECT b.v FROM shop.st) FROM shop.b") == [(77,)]
+
+
+@pytest.mark.parametrize(
+    ("star", "names"),
+    [
+        ("* EXCLUDE (s) FROM shop.log", ["id"]),
+        ("COLUMNS('s') FROM shop.log", ["s"]),
+        ("* RENAME (s AS zz) FROM shop.log", ["id", "zz"]),
+        ("* FROM shop.log AS q(x, y)", ["x", "y"]),
+    ],
+)
+def test_a_description_has_the_columns_that_a_star_gives(catalog: Catalog, star: str, names: list[str]) -> None:
+    assert catalog.sql(f"DESCRIBE SELECT {star}").to_arrow().column("column_name").to_pylist() == names
 
 
 @pytest.mark.parametrize("source", ["other.log", "shop.Log", "(SELECT 1 AS id, 'o' AS s) AS LOG"])

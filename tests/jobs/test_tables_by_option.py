@@ -110,18 +110,21 @@ def test_one_call_may_ignore_deletes_where_nothing_is_merged(tmp_path: Path) -> 
     Table(context.with_options({"ignore-delete": "true"}), Runtime()).check_call()
 
 
-def test_options_of_one_call_that_merge_nothing_or_mean_the_same_are_taken(tmp_path: Path) -> None:
+def test_options_of_one_call_that_mean_the_same_are_taken(tmp_path: Path) -> None:
     options = {"merge-engine": "partial-update", "fields.v.list-agg-delimiter": ",", "changelog-producer": "INPUT"}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options=options)
     write(context, [{"k": 1, "v": "a"}])
     taken: list[dict[str, str]] = [
-        {"ignore-delete": "true", "write-only": "true"},
         {"fields.v.ignore-retract": "false"},
         {"fields.v.list-agg-delimiter": ","},
         {"changelog-producer": "input"},
     ]
     for given in taken:
         Table(context.with_options(given), Runtime()).check_call()
+    for write_only in ("true", "false"):  # a dedicated compaction merges the rows of write-only tables
+        given = {"fields.v.aggregate-function": "max", "write-only": write_only}
+        with pytest.raises(UsageError, match="would merge the rows of all calls"):
+            Table(context.with_options(given), Runtime()).compact()
     read = Table(context.with_options({"ignore-delete": "true", "changelog-producer": "none", "bucket": "1"}), Runtime())
     assert read.scan().count() == 1
 
