@@ -136,16 +136,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     of the longest groups, so that none is left with it in the end."""
     _leave_cases_to_the_night(items)
     parts, day = config.getoption("--part-of-the-day"), config.getoption("--day")
-    other = [item for item in items if crc32(item.nodeid.encode()) % parts != day % parts]
+    other = [item for item in items if not is_of_the_day(item.nodeid, parts, day)]
     if other:
         config.hook.pytest_deselected(items=other)
-        items[:] = [item for item in items if crc32(item.nodeid.encode()) % parts == day % parts]
+        items[:] = [item for item in items if is_of_the_day(item.nodeid, parts, day)]
     for item in items:
         names = (item.path.name, item.path.parent.name, *getattr(item, "fixturenames", ()))
         if item.get_closest_marker("xdist_group") is None and any("spark" in name for name in names):
             item.add_marker(pytest.mark.xdist_group("spark"))
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=_place_of_group)
+
+
+def is_of_the_day(test: str, parts: int, day: int) -> bool:
+    """Whether a test is in the part of this day: each is in the part of one of so many days that follow each other."""
+    return crc32(test.encode()) % parts == day % parts
 
 
 def _leave_cases_to_the_night(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from scripts.nightly import run_all
 from scripts.nightly.run_all import Program
+from tests.conftest import is_of_the_day
 
 
 @pytest.fixture
@@ -36,6 +37,13 @@ def test_what_has_passed_is_not_run_again(commit: list[str], capsys: pytest.Capt
 def test_a_proof_has_its_own_sizes_and_no_limit_of_time() -> None:
     [program] = run_all.for_a_proof(Program("soak", "m", size_option="--seconds", size=5, proof=100, minutes=1), "one")
     assert program.command(1.0)[-2:] == ["--seconds", "100"] and program.minutes == float("inf")
+
+
+def test_each_test_is_run_on_one_of_the_days_that_share_them() -> None:
+    tests = [f"tests/test_a.py::test_b[{number}]" for number in range(300)]
+    days = [{test for test in tests if is_of_the_day(test, 3, 739951 + day)} for day in range(3)]
+    assert sum(map(len, days)) == 300 and set().union(*days) == set(tests) and min(map(len, days)) > 60
+    assert all(is_of_the_day(test, 1, 7) for test in tests)
 
 
 def test_the_proof_of_a_random_program_is_many_nights_and_an_interruption_loses_one(commit: list[str]) -> None:

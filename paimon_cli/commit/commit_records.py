@@ -334,7 +334,7 @@ def _forgotten(files: list[FileStatus]) -> list[str]:
 
 
 def all_records(context: TableContext) -> list[CommitRecord]:
-    """Those of all users of this branch."""
+    """The records of all users of this branch."""
     return _records(context.storage, context.layout)
 
 
