@@ -131,7 +131,7 @@ class OpenedTable:
         opened = self.context
         latest, has_snapshots = opened.schemas.latest(), opened.snapshots.latest_id() is not None
         merges = changes and bool(latest.primary_keys)
-        check_options_of_call(latest.options, opened.given, has_snapshots, counting, merges=merges, changes=changes)
+        check_options_of_call(latest, opened.given, has_snapshots, counting, merges=merges, changes=changes)
 
     def check_commit(self) -> None:
         """Check the call and the storage, once before the first commit. Raises `Refused` if no safe commit is possible.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.catalog.metastore.configuration_files import user_file_of
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.changelog_producers import CHANGELOG_PRODUCERS
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
@@ -15,6 +15,10 @@ from paimon_cli.options.option_text import read_option
 from paimon_cli.options.table_options import NAMES_OF_PARTITIONS, VECTORS_ENABLED, TableOptions, is_of_files, names_of_partitions
 from paimon_cli.storage.catalog_options import USER_PREFIXES, is_catalog_option
 from paimon_cli.storage.redaction import names_secret
+
+if TYPE_CHECKING:
+    from paimon_cli.lsm.sorted_rows import MergeEngine
+    from paimon_cli.metadata.table_schema import TableSchema
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FORMAT_OPTIONS, FORMATS_OF_LEVELS = ("file.format", "changelog-file.format", "manifest.format"), "file.format.per.level"
@@ -174,11 +178,6 @@ def codecs_unknown_to_java(options: TableOptions) -> dict[str, tuple[str, str]]:
 
 
 ONLY_UP = ("ignore-delete", "ignore-update-before")
-_OF_MERGED_COLUMNS = (
-    *("aggregate-function", "ignore-retract", "sequence-group", "list-agg-delimiter", "distinct"),
-    *("nested-key", "nested-sequence-field", "ts-field"),
-)
-"""How the options `fields.COLUMN.` end that decide which value a key has."""
 _NEVER = {"type": "the type of a table never changes", "path": "to move a table, move its directory"}
 
 
@@ -201,7 +200,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
 
 
 def check_options_of_call(
-    options: Mapping[str, str],
+    schema: TableSchema,
     given: Mapping[str, str],
     has_snapshots: bool,
     counting: Collection[str] = (),
@@ -209,22 +208,16 @@ def check_options_of_call(
     merges: bool = True,
     changes: bool = True,
 ) -> None:
-    """Raise `UsageError` if the options of one call (`given`) contradict how the table's files were written.
+    """Raise `UsageError` if the options of one call (`given`) contradict how the files of a table with this schema were written.
 
     `counting`: the options that name directories of partitions for this call. A read that has a wrong value finds no file.
     `merges`: whether the call may merge rows of others for good; `changes`: whether it may commit.
     """
+    options = schema.options
     if has_snapshots and counting and (key := changed_name_of_partitions(options, {**options, **given}, counting)) is not None:
         raise other_places(key)
     for key, value in given.items():
         known = find_option(key)
-        if has_snapshots and merges and _merges_otherwise(options, key, value):
-            raise UsageError(
-                f"{key} cannot be {value} for one call",
-                "it would merge the rows of all calls like that, for good",
-                "leave out the option, or change it for the table with `alter`",
-                option=key,
-            )
         if known is not None and options.get(key, known.default) != value:
             _refuse_never(key)
             if has_snapshots:
@@ -233,6 +226,13 @@ def check_options_of_call(
                 _check_producer(options.get(key) or "none", value, changes)
             if has_snapshots and key == VECTORS_ENABLED:
                 _check_vectors({**options, "deletion-vectors.modifiable": "false"}, _is_true(value))
+    if has_snapshots and merges and (key := _other_merge(schema, given)) is not None:
+        raise UsageError(
+            f"{key} cannot be {given[key]} for one call",
+            "it would merge the rows of all calls like that, for good",
+            "leave out the option, or change it for the table with `alter`",
+            option=key,
+        )
 
 
 def _check_producer(own: str, value: str, changes: bool) -> None:
@@ -250,23 +250,20 @@ def _check_producer(own: str, value: str, changes: bool) -> None:
     raise UsageError(f"{key} cannot be {value} for one call", why, hint, option=key)
 
 
-def _merges_otherwise(options: Mapping[str, str], key: str, value: str) -> bool:
-    """Whether the table merges the versions of a key in another way than with this value of the option."""
-    if key.startswith("fields.") and key.endswith(_OF_MERGED_COLUMNS):
-        return _plain(key, options.get(key)) != _plain(key, value)
-    if not (key.startswith("sequence.field") or key.endswith("ignore-delete")):
-        return False
-    own, changed = TableOptions(options), TableOptions({**options, key: value})
-    if own.ignore_delete != changed.ignore_delete:
-        return True
-    return (own.sequence_fields, own.sequence_sort_order) != (changed.sequence_fields, changed.sequence_sort_order)
+def _other_merge(schema: TableSchema, given: Mapping[str, str]) -> str | None:
+    """The option with which a call would merge the versions of a key in another way than the table; None if there is none."""
+    from paimon_cli.lsm.merge_engine import merge_engine  # only calls with options need it
 
+    def engine(*keys: str) -> MergeEngine | None:
+        try:
+            return merge_engine(schema, schema.typed_options.with_overrides({key: given[key] for key in keys}))
+        except (UsageError, NotSupported):
+            return None  # nothing is merged
 
-def _plain(key: str, value: str | None) -> str:
-    """The value as it is meant: its default, where it is not set."""
-    if key.endswith(("ignore-retract", "distinct")):
-        return str(_is_true(value))
-    return value or "," if key.endswith("list-agg-delimiter") else (value or "").strip()
+    own = engine()
+    if engine(*given) == own:
+        return None
+    return next((key for key in given if engine(key) != own), next(iter(given)))
 
 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:

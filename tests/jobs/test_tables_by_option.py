@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,34 +60,67 @@ def test_no_commit_that_others_would_miss(key: str, tmp_path: Path) -> None:
 def test_deletion_vectors_are_not_switched_off_for_one_write(modifiable: str, tmp_path: Path) -> None:
     """Not even where `alter` may do it, after a look at all files."""
     table = golden_table("java-1.4", "deletion_vectors", tmp_path)
-    options = {**TableContext.open(str(table)).schema.options, "deletion-vectors.modifiable": modifiable}
+    schema = TableContext.open(str(table)).schema
+    schema = replace(schema, options={**schema.options, "deletion-vectors.modifiable": modifiable})
     with pytest.raises(UsageError, match=r"deletion-vectors\.enabled"):
-        check_options_of_call(options, {"deletion-vectors.enabled": "false"}, True)
+        check_options_of_call(schema, {"deletion-vectors.enabled": "false"}, True)
+
+
+AGGREGATED = {
+    "merge-engine": "aggregation",
+    "fields.n.aggregate-function": "nested_update",
+    "fields.n.nested-key": "id",
+    "fields.c.aggregate-function": "collect",
+}
+COLLECTED = {**COLUMNS, "n": "ARRAY<ROW<id INT, w INT>>", "c": "ARRAY<INT>"}
+PARTIAL = {"merge-engine": "partial-update", "fields.v.sequence-group": "c"}
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("own", "option", "value"),
     [
-        ("ignore-delete", "true"),
-        ("deduplicate.ignore-delete", "true"),
-        ("sequence.field", "v"),
-        ("sequence.field.sort-order", "descending"),
-        ("fields.v.aggregate-function", "max"),
-        ("fields.default-aggregate-function", "max"),
+        ({}, "ignore-delete", "true"),
+        ({}, "deduplicate.ignore-delete", "true"),
+        ({}, "sequence.field", "v"),
+        ({}, "sequence.field.sort-order", "descending"),
+        (AGGREGATED, "fields.v.aggregate-function", "max"),
+        (AGGREGATED, "fields.default-aggregate-function", "max"),
+        (AGGREGATED, "fields.c.distinct", "true"),
+        (AGGREGATED, "fields.c.ignore-retract", "true"),
+        (AGGREGATED, "fields.n.count-limit", "1"),
+        (AGGREGATED, "fields.n.nested-key-null-strategy", "ignore"),
+        (PARTIAL, "fields.v.sequence-group", "c,n"),
+        ({"merge-engine": "first-row"}, "ignore-delete", "true"),
     ],
 )
-def test_one_call_does_not_merge_in_its_own_way(tmp_path: Path, option: str, value: str) -> None:
+def test_one_call_does_not_merge_in_its_own_way(tmp_path: Path, own: dict[str, str], option: str, value: str) -> None:
     """Deleted rows would come back for good, or older ones, and a key that has moved would be in two partitions."""
-    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    context = make_table(tmp_path / "t", COLLECTED, ["k"], options=own)
     table = Table(context.with_options({option: value}), Runtime())
     table.check_call()
     write(context, [{"k": 1, "v": "a"}])
-    with pytest.raises(UsageError, match=f"{option} cannot be {value} for one call"):
-        table.check_call()
+    for others in ({}, {"target-file-size": "1 mb"}):
+        with pytest.raises(UsageError, match=f"{option} cannot be {value} for one call"):
+            Table(context.with_options({**others, option: value}), Runtime()).check_call()
+    Table(context.with_options({"target-file-size": "1 mb"}), Runtime()).check_call()
     assert table.scan().to_arrow().num_rows == 1, "a read may"
-    own = make_table(tmp_path / "own", COLUMNS, ["k"], options={option: value})
-    write(own, [{"k": 1, "v": "a"}])
-    Table(own.with_options({option: value}), Runtime()).check_call()
+    same = make_table(tmp_path / "same", COLLECTED, ["k"], options={**own, option: value})
+    write(same, [{"k": 1, "v": "a"}])
+    Table(same.with_options({option: value}), Runtime()).check_call()
+
+
+def test_an_option_without_effect_on_merges_is_taken(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    write(context, [{"k": 1, "v": "a"}])
+    Table(context.with_options({"fields.v.aggregate-function": "max"}), Runtime()).check_call()
+
+
+def test_two_options_that_need_each_other_are_one_change(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLLECTED, ["k"], options={"merge-engine": "partial-update"})
+    write(context, [{"k": 1, "v": "a"}])
+    given = {"fields.c.aggregate-function": "collect", "fields.v.sequence-group": "c"}
+    with pytest.raises(UsageError, match="for one call"):
+        Table(context.with_options(given), Runtime()).check_call()
 
 
 @pytest.mark.parametrize("own", ["input", "full-compaction"])

@@ -184,6 +184,16 @@ def test_the_functions_that_retract() -> None:
     assert found == RETRACTING
 
 
+def test_aggregators_are_equal_if_they_do_the_same() -> None:
+    """What a call with other options would merge is compared with what the table merges (`check_options_of_call`)."""
+    for position, (function, sql, options, _) in enumerate(CASES):
+        column = DataField(0, "c", parse_sql_type(sql))
+        built = aggregator_of(function, column, TableOptions(options))
+        assert built == aggregator_of(function, column, TableOptions(options)), function
+        others = [other for number, other in enumerate(CASES) if other[:2] == (function, sql) and number != position]
+        assert all(built != aggregator_of(function, column, TableOptions(other[2])) for other in others), function
+
+
 class Spread:
     """The greatest value minus the smallest one: the differences of parts do not say what the whole one is."""
 
@@ -196,7 +206,7 @@ class Spread:
 
 
 def test_a_function_that_forgets_too_much_is_found() -> None:
-    mean = StepByStep(lambda held, value: value if held is None else (held + value) / 2)
+    mean = StepByStep(("mean",), lambda held, value: value if held is None else (held + value) / 2)
     assert not is_associative(Spread(), [1, 5, 2], pa.int64()) and not is_associative(mean, [1.0, 5.0, 2.0], pa.float64())
 
 

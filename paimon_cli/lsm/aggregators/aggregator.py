@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -176,12 +176,14 @@ class StepByStep:
     """An aggregator that works on Python values (None for null), one operation after the other.
 
     `add(held, value)` returns the new value; `older(held, value)` does so for a row that arrived late (default: `add` with
-    swapped arguments), and `take_back(held, value)` for a retraction.
+    swapped arguments), and `take_back(held, value)` for a retraction. `settings`: all that decides what these do; two with the
+    same settings are equal.
     """
 
-    add: Step
-    older: Step | None = None
-    take_back: Step | None = None
+    settings: tuple[Any, ...]
+    add: Step = field(compare=False)
+    older: Step | None = field(default=None, compare=False)
+    take_back: Step | None = field(default=None, compare=False)
 
     @property
     def retracts(self) -> bool:

@@ -77,7 +77,7 @@ class JoinedText:
 
 def distinct_text(delimiter: str) -> StepByStep:
     """listagg with `distinct`: pieces of a new string that are blank, or already present, are left out."""
-    return StepByStep(lambda held, text: _joined_distinct(held, text, delimiter))
+    return StepByStep(("listagg", delimiter), lambda held, text: _joined_distinct(held, text, delimiter))
 
 
 def _joined_distinct(held: Any, text: Any, delimiter: str) -> Any:
@@ -142,7 +142,7 @@ def collected(element: pa.DataType, distinct: bool, reversible: bool) -> StepByS
                 left.append(item)
         return left
 
-    return StepByStep(add, None if reversible else add, take_back)
+    return StepByStep(("collect", element, distinct, reversible), add, None if reversible else add, take_back)
 
 
 def merged_map(key: pa.DataType) -> StepByStep:
@@ -159,7 +159,7 @@ def merged_map(key: pa.DataType) -> StepByStep:
         removed = {identity(k, key) for k, _ in entries}
         return [(k, v) for k, v in held if identity(k, key) not in removed]
 
-    return StepByStep(add, None, take_back)
+    return StepByStep(("merge_map", key), add, None, take_back)
 
 
 def timed_map(key: pa.DataType, time_field: str) -> StepByStep:
@@ -179,7 +179,7 @@ def timed_map(key: pa.DataType, time_field: str) -> StepByStep:
                     result[mark] = (k, row)
         return list(result.values())
 
-    return StepByStep(add)
+    return StepByStep(("merge_map_with_keytime", key, time_field), add)
 
 
 def _utf16(text: str) -> bytes:
@@ -204,11 +204,11 @@ class NestedTable:
 
     def updated(self) -> StepByStep:
         """nested_update: rows are appended, or replace the row with their key; a retraction removes equal rows or keys."""
-        return StepByStep(self._upserted if self.key else self._appended, None, self._without)
+        return StepByStep(("nested_update", self), self._upserted if self.key else self._appended, None, self._without)
 
     def partially_updated(self) -> StepByStep:
         """nested_partial_update: the fields of a row that are not null replace those of the row with its key."""
-        return StepByStep(self._filled)
+        return StepByStep(("nested_partial_update", self), self._filled)
 
     def _mark(self, row: Any) -> Hashable:
         """The key of the row; None if the row is to be ignored."""

@@ -185,7 +185,7 @@ JAVA_FRACTION = b"\x00\x00\x80\x3f"
 
 
 def bitmap32(column: str) -> StepByStep:
-    return StepByStep(_union(column, "rbm32", _joined_bitmaps))
+    return StepByStep(("rbm32", column), _union(column, "rbm32", _joined_bitmaps))
 
 
 def bitmap64(column: str) -> StepByStep:
@@ -194,7 +194,7 @@ def bitmap64(column: str) -> StepByStep:
         bitmap.add(Bitmap64.deserialize(added))
         return bitmap.serialize()
 
-    return StepByStep(_union(column, "rbm64", joined))
+    return StepByStep(("rbm64", column), _union(column, "rbm64", joined))
 
 
 def theta_sketch(column: str) -> StepByStep:
@@ -210,7 +210,7 @@ def theta_sketch(column: str) -> StepByStep:
             result[FRACTION] = JAVA_FRACTION
         return bytes(result)
 
-    return StepByStep(_union(column, "theta_sketch", joined))
+    return StepByStep(("theta_sketch", column), _union(column, "theta_sketch", joined))
 
 
 def hll_sketch(column: str) -> StepByStep:
@@ -227,7 +227,7 @@ def hll_sketch(column: str) -> StepByStep:
         union.update(library.hll_sketch.deserialize(held))
         return bytes(union.get_result(library.tgt_hll_type.HLL_4).serialize_compact())
 
-    return StepByStep(_union(column, "hll_sketch", joined))
+    return StepByStep(("hll_sketch", column), _union(column, "hll_sketch", joined))
 
 
 def sketch_library(function: str) -> ModuleType:
