@@ -18,11 +18,12 @@ from paimon_cli.api.scan import installed
 from paimon_cli.api.sql_dataset import TableDataset
 from paimon_cli.api.sql_description import describes_a_table, shows_columns, with_constraints
 from paimon_cli.api.sql_errors import EXTRA, translated_errors
+from paimon_cli.api.sql_literals import literal_text, refuse_cut_times
 from paimon_cli.api.sql_names import check_columns_differ
 from paimon_cli.api.sql_references import Renamed, RenamedTables, expands_values, plain_columns
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.api.sql_row_tracking import HiddenColumns, named_tracking_columns
-from paimon_cli.api.sql_variants import VariantFunctions, literal_text, with_json_texts
+from paimon_cli.api.sql_variants import VariantFunctions, with_json_texts
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.pieces import PIECES
 from paimon_cli.sql.statements import check_names, quoted
@@ -299,6 +300,7 @@ def _parsed(connection: Any, query: str) -> dict[str, Any]:
             raise NotSupported("PIVOT without the values of its column", "a query is a single statement", hint)
         what = "this statement cannot be run" if kind == "SELECT" else f"{kind} is not a query"
         raise UsageError(what, "queries are SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE")
+    refuse_cut_times(tree)
     return tree
 
 

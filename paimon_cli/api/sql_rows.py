@@ -10,8 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 from sqlglot import TokenType
 
+from paimon_cli.api.scan import installed
+from paimon_cli.api.sql_literals import MICROS
 from paimon_cli.api.sql_result import SqlResult
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField, DataType, DecimalType, TimestampType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
 from paimon_cli.ingest.json_rows import Needed
 from paimon_cli.ingest.row_sources import ARROW, ArrowRows, RowSource, columnar_batches
@@ -31,7 +34,9 @@ _PLAIN_TYPES = {
     "DATE": "DATE",
 }
 _PLAIN_TYPES |= {"TIME": "TIME", "BOOLEAN": "BOOLEAN", "BINARY": "BLOB", "VARBINARY": "BLOB", "BYTES": "BLOB"}
-_OF_PRECISION = {0: "TIMESTAMP_S", 3: "TIMESTAMP_MS", 9: "TIMESTAMP_NS"}
+_OF_PRECISION = {0: "TIMESTAMP_S", 3: "TIMESTAMP_MS"}
+_FIRST_WITH_LOCAL_NANOS = 2
+"""The release of DuckDB that has TIMESTAMPTZ_NS."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,21 @@ def duckdb_type(t: DataType) -> str | None:
     if isinstance(t, DecimalType):
         return f"DECIMAL({t.precision}, {t.scale})"
     if isinstance(t, TimestampType):
-        return "TIMESTAMPTZ" if t.root == "TIMESTAMP_LTZ" else _OF_PRECISION.get(t.precision, "TIMESTAMP")
+        return _time_type(t)
     return _PLAIN_TYPES.get(t.root)
+
+
+def _time_type(t: TimestampType) -> str:
+    """Raises `NotSupported` if this release of DuckDB would round such times."""
+    is_local = t.root == "TIMESTAMP_LTZ"
+    if t.precision <= MICROS:
+        return "TIMESTAMPTZ" if is_local else _OF_PRECISION.get(t.precision, "TIMESTAMP")
+    release = installed("duckdb").__version__
+    if is_local and int(release.partition(".")[0]) < _FIRST_WITH_LOCAL_NANOS:
+        what = f"SQL cannot compute values of type {type_to_sql(t)} with DuckDB {release}"
+        why = f"it would round them to {MICROS} digits"
+        raise NotSupported(what, why, "use DuckDB 2 (Python 3.11 or newer), or load the rows with `write`")
+    return "TIMESTAMPTZ_NS" if is_local else "TIMESTAMP_NS"
 
 
 def values_text(values: Words, targets: Sequence[DataType], text_of: Callable[[Words], str]) -> str | None:

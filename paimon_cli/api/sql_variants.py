@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_cli.api.sql_literals import literal_text
 from paimon_cli.api.sql_rows import sql_type
 from paimon_cli.datatypes.cast_numbers import per_distinct_value
 from paimon_cli.datatypes.data_type import (
@@ -174,10 +175,10 @@ class VariantFunctions:
 
 
 def _as_duckdb_has_it(values: pa.Array, t: DataType) -> pa.Array:
-    """Times in the unit of DuckDB's type: not every release converts them. Of a TIMESTAMP_LTZ it has microseconds."""
+    """Times in the unit of DuckDB's type: not every release converts them."""
     if not isinstance(t, TimestampType):
         return values
-    unit = {"TIMESTAMP_S": "s", "TIMESTAMP_MS": "ms", "TIMESTAMP_NS": "ns"}.get(str(sql_type(t)), "us")
+    unit = {"TIMESTAMP_S": "s", "TIMESTAMP_MS": "ms", "TIMESTAMP_NS": "ns", "TIMESTAMPTZ_NS": "ns"}.get(str(sql_type(t)), "us")
     if values.type.unit == "ns" and unit == "us":
         values = pc.floor_temporal(values, unit="microsecond")
     return values.cast(pa.timestamp(unit, values.type.tz))
@@ -312,11 +313,3 @@ def _places(node: Any) -> Iterator[dict[str, Any]]:
         return
     for part in _parts(node):
         yield from _places(part)
-
-
-def literal_text(expression: dict[str, Any]) -> str | None:
-    """The text of a literal, as DuckDB 2 writes it, or the value of a string or integer, as DuckDB 1 does; None for others."""
-    if "literal" in expression:
-        return str(expression["literal"]["text"])
-    value = expression.get("value") or {}
-    return str(value["value"]) if (value.get("type") or {}).get("id") in ("VARCHAR", "INTEGER", "BIGINT") else None
