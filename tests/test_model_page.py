@@ -70,7 +70,7 @@ def test_the_page_has_a_row_for_each_mechanism() -> None:
     assert all(row.use and row.reproduce and row.prints for row in model())
 
 
-@pytest.mark.in_part(8)
+@pytest.mark.in_part(24)
 @pytest.mark.parametrize("row", model(), ids=lambda row: f"{row.number}")
 def test_a_row_prints_what_it_promises(row: Row, prepared: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(prepared, tmp_path / "model"))

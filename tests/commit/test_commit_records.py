@@ -825,7 +825,7 @@ class Story:
         create_tag(self.context, f"t{next(_names)}", newest)
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("seed", first(6, range(16)))
 def test_random_histories_neither_lose_nor_double_a_commit(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paimon_cli.commit.commit_records._TIDY_FROM", seed % 3)

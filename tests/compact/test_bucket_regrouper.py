@@ -94,7 +94,7 @@ def change(context: TableContext, count: int, merges: bool = False, engine: Loca
     return snapshot
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(12)
 @pytest.mark.parametrize("options", KINDS, ids=lambda options: ",".join(options.values()) or "plain")
 @pytest.mark.parametrize("seed", [1, at_night(2)])
 def test_no_row_and_no_run_changes(options: dict[str, str], seed: int, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def problems(context: TableContext) -> set[str]:
     return {found.code for found in check_table(context, rows=True)}
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("golden", MARKED, ids=str)
 def test_a_compaction_of_a_foreign_table_changes_no_row(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

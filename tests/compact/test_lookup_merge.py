@@ -140,7 +140,7 @@ def random_options(chance: random.Random) -> dict[str, str]:
     }
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", first(1, range(3)))
 def test_rows_are_those_written_whatever_was_compacted(engine: str, seed: int, tmp_path: Path) -> None:

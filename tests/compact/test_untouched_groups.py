@@ -104,7 +104,7 @@ def check_equal(folder: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch
         assert [getattr(file, name) for file in files] == [getattr(file, name) for file in others], name
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(10)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("engine", "shape"), MERGED, ids=[f"{engine}-{shape.name}" for engine, shape in MERGED])
 def test_merge_engines(
@@ -113,7 +113,7 @@ def test_merge_engines(
     check_equal(tmp_path, copied, monkeypatch, seed=seed, shape=shape, engine=engine)
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(10)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
 def test_types_of_keys(tmp_path: Path, copied: list[int], monkeypatch: pytest.MonkeyPatch, key: str, codec: str) -> None:

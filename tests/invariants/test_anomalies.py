@@ -153,7 +153,7 @@ def test_a_repeated_commit(tmp_path: Path) -> None:
     assert rules(context) == {"repeated-commit"}
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_right_tables_of_other_writers(tmp_path: Path, golden: Golden) -> None:
     assert rules(TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))) == set()

@@ -67,7 +67,7 @@ def messages(context: TableContext, replay: Replay) -> list[str]:
     return [violation.message for violation in check_replay(context, replay)]
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("made", [history, outlived])

@@ -102,7 +102,7 @@ def test_every_code_has_a_damage() -> None:
     assert len(DAMAGES) >= 70
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(12)
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_other_writers_deviate_harmlessly(tmp_path: Path, golden: Golden) -> None:
     """All snapshots and rows: no error, and only the warnings that are known for these writers."""

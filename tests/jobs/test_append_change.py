@@ -385,7 +385,7 @@ def test_a_big_marked_file_of_a_bucket_is_compacted_by_itself(tmp_path: Path) ->
     assert read == [k for k in range(30) if k not in (15, 16)] and vector_files(context) == []
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", first(1, range(3)))
 def test_any_sequence_of_changes_gives_what_an_oracle_gives(tmp_path: Path, kind: str, seed: int) -> None:

@@ -203,7 +203,7 @@ PRODUCERS = [
 ]
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize(("engine", "producer", "vectors"), PRODUCERS)
 @pytest.mark.parametrize("seed", first(1, [1, 2]))
 def test_the_changelog_replays_to_the_rows(engine: str, producer: str, vectors: bool, seed: int, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ EACH_TIME = [
 AT_NIGHT = [combination for combination in COMBINATIONS if combination not in EACH_TIME]
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(8)
 @pytest.mark.parametrize(("engine", "way"), [*EACH_TIME, *(at_night(*both) for both in AT_NIGHT)])
 def test_random_rows_beside_an_oracle(engine: str, way: str, tmp_path: Path) -> None:
     fold, options = ENGINES[engine]

@@ -105,7 +105,7 @@ def clauses_of(merge: Merge) -> Merge:
     )
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(10)
 @pytest.mark.parametrize("source_bytes", [PIECES.source_bytes, 100], ids=["in memory", "on disk"])
 @pytest.mark.parametrize("name", KINDS)
 def test_random_merges_give_the_rows_of_a_merge_in_plain_python(

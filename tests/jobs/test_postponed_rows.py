@@ -134,7 +134,7 @@ ENGINES: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("options", ENGINES, ids=lambda options: ",".join(options.values()) or "plain")
 @pytest.mark.parametrize("rounds", [4, at_night(10)])
 def test_equals_a_table_with_buckets(options: dict[str, str], rounds: int, tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def read(context: TableContext, **request: Any) -> list[Row]:
     return sorted(found, key=json.dumps)
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("options", ENGINES, ids=lambda options: ",".join(options.values()) or "plain")
 @pytest.mark.parametrize("rounds", [2, at_night(4)])
 def test_merge_on_read_shows_what_a_compaction_would(options: dict[str, str], rounds: int, tmp_path: Path) -> None:

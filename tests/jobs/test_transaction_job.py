@@ -59,7 +59,7 @@ def step(t: Transaction, rows: Rows, chance: random.Random, by_day: bool) -> Non
         rows.update({i: a_row(i, points) for i in new})
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("name", KINDS)
 def test_random_transactions_give_the_rows_of_a_dictionary(tmp_path: Path, name: str) -> None:
     chance = random.Random(name)

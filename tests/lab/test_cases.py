@@ -91,7 +91,7 @@ def test_an_anomaly_that_another_way_of_working_cures(name: str) -> None:
     assert not sick.is_correct and cured.is_correct and sick.steps and cured.steps and not cured.violations
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(10)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_same_in_every_run(case: Case) -> None:
     seed = 4 if case.is_seeded else None
@@ -149,7 +149,7 @@ class TestChoices:
         with pytest.raises(UsageError, match=message):
             run_case("merge-disorder", options=options)
 
-    @pytest.mark.in_part(20)
+    @pytest.mark.in_part(60)
     @pytest.mark.parametrize("options", HONEST, ids=str)
     @pytest.mark.parametrize("case", WITH_OPTIONS, ids=lambda case: case.name)
     def test_the_verdict_of_a_case_holds_with_an_option(self, case: Case, options: dict[str, str]) -> None:

@@ -72,7 +72,7 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["lab", *arguments])
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(12)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_each_step_is_in_the_lane_of_its_actor(case: Case) -> None:
     stories = stories_of(case.name)

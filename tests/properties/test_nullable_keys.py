@@ -49,7 +49,7 @@ def _key(row: Row) -> tuple[Any, ...]:
     return tuple(value for name, value in row.items() if name.startswith("k"))
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", first(1, range(3)))
 def test_tables_with_null_keys(shape: str, seed: int, tmp_path: Path) -> None:

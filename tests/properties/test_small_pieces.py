@@ -131,7 +131,7 @@ def small_pieces(request: pytest.FixtureRequest) -> Iterator[int]:
         yield request.param
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_table(name: str, small_pieces: int, tmp_path: Path) -> None:
     kind = KINDS[name]

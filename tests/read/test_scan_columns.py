@@ -108,7 +108,7 @@ def assert_planned(context: TableContext, snapshot: Snapshot | None, where: str 
     return plan
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(12)
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_plans_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

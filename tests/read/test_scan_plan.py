@@ -225,7 +225,7 @@ def _literal(value: Any, t: DataType) -> str:
     return str(value)
 
 
-@pytest.mark.in_part(10)
+@pytest.mark.in_part(20)
 @pytest.mark.parametrize("golden", [g for g in GOLDENS if g.options.get("merge-engine", "deduplicate") == "deduplicate"], ids=str)
 def test_pruned_scans_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))

@@ -22,7 +22,7 @@ SLOW = [name for name in TWO_ACTORS if name not in QUICK]
 FEW, MORE_AT_NIGHT = 10, 40
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(9)
 @pytest.mark.parametrize("name", first(len(QUICK), [*QUICK, *SLOW]))
 def test_every_order_with_a_fault_at_every_call(name: str) -> None:
     result = explore(scenario(name), private_faults=True)
@@ -30,7 +30,7 @@ def test_every_order_with_a_fault_at_every_call(name: str) -> None:
     assert result.complete and result.states > 400
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(12)
 @pytest.mark.parametrize("count", [FEW, at_night(MORE_AT_NIGHT)])
 @pytest.mark.parametrize("name", SLOW)
 def test_schedules_with_one_interruption(name: str, count: int) -> None:
@@ -39,7 +39,7 @@ def test_schedules_with_one_interruption(name: str, count: int) -> None:
     assert result.complete or result.schedules == count
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(18)
 @pytest.mark.parametrize("count", [FEW // 2, at_night(MORE_AT_NIGHT)])
 @pytest.mark.parametrize("name", MANY_ACTORS)
 def test_random_schedules(name: str, count: int) -> None:

@@ -26,7 +26,7 @@ BOUNDED = {
 FEW = 400
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("limit", [FEW, at_night(None)])
 @pytest.mark.parametrize("name", BOUNDED)
 def test_all_schedules_with_few_interruptions(name: str, limit: int | None) -> None:

@@ -22,7 +22,7 @@ def test_there_are_enough() -> None:
     assert len(MUTATIONS) >= 55 and len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(12)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_found(mutation: Mutation) -> None:
     planned = scenario(mutation.scenario)  # set up by the shipped code

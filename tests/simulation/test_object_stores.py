@@ -27,7 +27,7 @@ SEARCHED = (
 FEW = 4
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("count", [60, at_night(300)])
 @pytest.mark.parametrize("name", SEARCHED)
 def test_schedules_with_one_interruption_and_a_fault_at_every_request(name: str, count: int) -> None:
@@ -36,7 +36,7 @@ def test_schedules_with_one_interruption_and_a_fault_at_every_request(name: str,
     assert result.complete or result.schedules == count
 
 
-@pytest.mark.in_part(24)
+@pytest.mark.in_part(72)
 @pytest.mark.parametrize("name", ON_STORES)
 def test_random_schedules(name: str) -> None:
     result = sample(scenario(name), FEW, seed=1, fault_probability=0.1)

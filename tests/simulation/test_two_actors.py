@@ -24,7 +24,7 @@ COMPLETE = [
 ORPHANS = ["writer-orphans", "compactor-orphans", "expiry-orphans"]
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("name", COMPLETE)
 def test_every_order_with_a_crash_at_every_call(name: str) -> None:
     """Crashes also between the calls that the other actor cannot notice."""

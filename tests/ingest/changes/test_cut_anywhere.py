@@ -124,6 +124,7 @@ def check(format: str, seed: int) -> None:
 
 @pytest.mark.parametrize("format", ENVELOPES)
 @pytest.mark.parametrize("seed", first(4, range(40)))
+@pytest.mark.in_part(2)
 def test_tables_do_not_depend_on_where_events_are_cut(format: str, seed: int) -> None:
     for number in range(seed * 10, seed * 10 + 10):
         check(format, number)

@@ -93,7 +93,7 @@ def commands(findings: Iterable[dict[str, Any]]) -> dict[str, set[str]]:
     return given
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(18)
 def test_every_command_has_the_same_findings(judged: Judged, tmp_path: Path) -> None:
     found = judged.health["findings"]
     answer = judged.ask("doctor")
@@ -382,7 +382,7 @@ def test_the_service_has_work_where_findings_say_so(judged: Judged) -> None:
     assert turn.figures.picked == len(judged.due) and turn.has_compaction == bool(judged.due)
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(18)
 def test_people_and_programs_get_the_same_exit_code(judged: Judged) -> None:
     for command in ("health", "doctor", "describe", "advise", "buckets ls", "lsm show", "compact --dry-run"):
         assert judged.ask(command, "-o", "table").code == judged.ask(command).code != 1, command
@@ -400,7 +400,7 @@ MENDING = ("compact", "alter", "repair", "rescale", "consumers", "orphans", "exp
 ON_ENGINES = {"compact", "rescale"}
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("name", [name for name in BUILDERS if name not in SOUND])
 def test_the_command_of_a_finding_empties_it(name: str, tmp_path: Path) -> None:
     """Pasted as it is, once, without a terminal; only a drop asks. `verify` only finds out more, and a service runs on."""
