@@ -110,6 +110,8 @@ def test_other_structs_stay() -> None:
         ({"field_dict_original_size": "99999999999"}, ValueError),
         ({"codec": "none", "field_dict": '{"a": 7}'}, ValueError),
         ({"codec": "none", "field_dict": '{"a": 0}'}, ValueError),
+        ({"codec": "none", "field_dict": '{"a": 0, "b": 1, "c": 2, "d": 4, "e": 4}'}, ValueError),
+        ({"codec": "none", "field_dict": '{"a": false, "b": true, "c": 2, "d": 3, "e": 4}'}, ValueError),
     ],
 )
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], error: type[Exception]) -> None:
