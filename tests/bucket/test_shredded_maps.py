@@ -88,6 +88,12 @@ def test_each_row_gets_its_keys_and_values(codec: str) -> None:
     assert whole(with_whole_maps(batch([], NAMES))) == []
 
 
+def test_a_dictionary_may_list_its_keys_in_any_order() -> None:
+    numbers = {name: NAMES.index(name) for name in ("d", "a", "e", "ö", "c")}
+    listed = batch(ROWS, NAMES, codec="none", field_dict=json.dumps(numbers))
+    assert whole(with_whole_maps(listed)) == ROWS
+
+
 def test_random_rows() -> None:
     chance = random.Random(5)
     maps: list[Row] = []
