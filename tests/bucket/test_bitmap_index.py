@@ -59,7 +59,7 @@ def test_the_second_version_byte_by_byte() -> None:
 ASCENDING: dict[str, list[Any]] = {
     "STRING": ["", "a", "aa", "b", "ba", "z", "ö", "😀"],
     "BOOLEAN": [False, True],
-    **dict.fromkeys(("TINYINT", "INT", "BIGINT"), [-100, -1, 0, 7, 100]),
+    **{sql: [-100, -1, 0, 7, 100] for sql in ("TINYINT", "INT", "BIGINT")},
     "DATE": ["1960-01-01", "1970-01-01", "2024-01-01"],
     "TIMESTAMP(6)": ["1960-01-01T00:00", "1970-01-01T00:00", "2024-01-01T00:00"],
     "DOUBLE": ["-Infinity", -2.5, -1.0, -0.0, 0.0, 1.0, 2.5, "Infinity", "NaN"],

@@ -125,7 +125,7 @@ def test_a_table_whose_snapshots_are_lost_does_not_look_empty(tmp_path: Path) ->
         tables.write(context, [{"n": number}])
     for path in (tmp_path / "t" / "snapshot").glob("snapshot-*"):
         path.unlink()
-    with pytest.raises(DamagedFile, match="the snapshot files of .* are lost"):
+    with pytest.raises(DamagedFile, match=r"the snapshot files of .* are lost"):
         TableContext.open(context.url).snapshot()
 
 
