@@ -105,7 +105,9 @@ def test_each_earlier_commit_of_a_user_is_recognised(tmp_path: Path, others: int
     context = make_table(tmp_path)
     for identifier in (5, 6, 8):
         append(context, f"f{identifier}", CommitIdentity("job", identifier))
-    names = live_names(context) + [append(context, f"g{n}", CommitIdentity("x", n)) and f"g{n}@0" for n in range(others)]
+    for identifier in range(others):
+        append(context, f"g{identifier}", CommitIdentity("x", identifier))
+    names = live_names(context)
     for identifier in (5, 6, 7, 8):
         assert append(context, "again", CommitIdentity("job", identifier)).outcome == CommitOutcome.DUPLICATE
     assert live_names(context) == names
