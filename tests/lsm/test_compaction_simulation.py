@@ -53,16 +53,6 @@ def flushes(*ranges: tuple[int, int]) -> list[SimulatedCommit[KeySetRun]]:
     return [SimulatedCommit(n, {0: [KeySetRun(np.arange(low, high + 1), 10)]}) for n, (low, high) in enumerate(ranges)]
 
 
-def test_updated_keys_exist_and_new_keys_follow_the_last_one() -> None:
-    commits = synthetic_workload(WorkloadShape(commits=20, rows=10, update_ratio=0.3, buckets=2)).commits
-    known = 0
-    for commit in commits:
-        keys = np.sort(np.concatenate([run.keys for runs in commit.flushed.values() for run in runs]))
-        new = keys[keys >= known]
-        assert new.tolist() == list(range(known, known + (7 if known else 10)))
-        known += len(new)
-
-
 def test_large_files_that_overlap_nothing_are_not_rewritten() -> None:
     """Ten keys a commit, each greater than the last: compactions change levels, and write nothing."""
     commits = flushes(*((10 * n, 10 * n + 9) for n in range(20)))

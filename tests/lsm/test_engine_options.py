@@ -246,14 +246,3 @@ def test_each_of_several_removing_groups_removes_the_row(accepting: str) -> None
     )
     (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
     assert found.column(VALUE_KIND).to_pylist() == [RowKind.DELETE]
-
-
-@pytest.mark.parametrize("kind", [RowKind.UPDATE_BEFORE, RowKind.DELETE])
-def test_a_retraction_that_is_older_by_its_group_is_taken_from_the_aggregate(kind: int) -> None:
-    """Its value was added before, whatever order the rows came in."""
-    merging = engine({**GROUP, "fields.a.aggregate-function": "sum"})
-    values = {"k": [1, 1, 1], "g": [1, 9, 1], "a": [5, 10, 5], "b": [2, 3, 2]}
-    arrays = [pa.array([0, 1, 2], pa.int64()), pa.array([0, 0, kind], pa.int8()), *map(pa.array, values.values())]
-    rows = pa.RecordBatch.from_arrays(arrays, names=[SEQUENCE_NUMBER, VALUE_KIND, *values])
-    (merged,) = merge_piece([rows.slice(number, 1) for number in range(3)], ["k"], merging)
-    assert merged.to_pylist() == [{SEQUENCE_NUMBER: 2, VALUE_KIND: 0, "k": 1, "g": 9, "a": 10, "b": 3}]
