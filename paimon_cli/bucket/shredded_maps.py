@@ -39,7 +39,7 @@ def _is_shredded(field: pa.Field) -> bool:
 
 
 def _names_by_number(metadata: dict[bytes, bytes]) -> pa.Array:
-    """The keys, each at the position that is its number; null for a number that no key has."""
+    """The keys, each at the position that is its number."""
     version = metadata.get(METADATA_PREFIX + b"version")
     if version != b"1":
         raise NotSupported("a data file stores a MAP shredded", f"its version {version!r} is not known")
@@ -49,10 +49,10 @@ def _names_by_number(metadata: dict[bytes, bytes]) -> pa.Array:
     stored = metadata[METADATA_PREFIX + b"field-dict"].decode().encode("latin-1")
     codec = metadata.get(METADATA_PREFIX + b"field-dict-compression", b"zstd").decode().lower()
     numbers = json.loads(_decompressed(stored, codec, size))
-    found = np.array([number for number in numbers.values() if isinstance(number, int)], dtype=np.int64)
-    if len(found) != len(numbers) or (len(found) and not 0 <= found.min() <= found.max() < len(found)):
-        raise ValueError("the keys of a shredded MAP are not numbered from 0 on")
+    found = np.array([number for number in numbers.values() if type(number) is int], dtype=np.int64)
     order = np.argsort(found, kind="stable")
+    if len(found) != len(numbers) or (found[order] != np.arange(len(found))).any():  # also two keys of one number
+        raise ValueError("the keys of a shredded MAP are not numbered from 0 on")
     return pa.array(list(numbers), pa.string()).take(pa.array(order))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.bitmap_index import BitmapForm, BitmapIndex, BitmapKind
+from paimon_cli.bucket.bitmap_index import BitmapForm, BitmapIndex, BitmapKind, _Decoder
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import DataField
@@ -54,6 +54,26 @@ def test_the_second_version_byte_by_byte() -> None:
     first = bytes.fromhex("00000001" + "00000007" + "00000000") + len(sevens).to_bytes(4, "big")
     second = bytes.fromhex("00000001" + "00000008" + "fffffffe" + "ffffffff")
     assert content == head + nulls.to_bytes(4, "big") + blocks + first + second + sevens
+
+
+ASCENDING: dict[str, list[Any]] = {
+    "STRING": ["", "a", "aa", "b", "ba", "z", "ö", "😀"],
+    "BOOLEAN": [False, True],
+    **{sql: [-100, -1, 0, 7, 100] for sql in ("TINYINT", "INT", "BIGINT")},
+    "DATE": ["1960-01-01", "1970-01-01", "2024-01-01"],
+    "TIMESTAMP(6)": ["1960-01-01T00:00", "1970-01-01T00:00", "2024-01-01T00:00"],
+    "DOUBLE": ["-Infinity", -2.5, -1.0, -0.0, 0.0, 1.0, 2.5, "Infinity", "NaN"],
+}
+
+
+@pytest.mark.parametrize("sql", ASCENDING)
+def test_values_are_in_the_order_in_which_java_searches_for_them(sql: str) -> None:
+    """In blocks of one value and of several (Java compares a value with the first one of each block)."""
+    values = ASCENDING[sql]
+    alone = [next(iter(_Decoder(index_of([value], sql, BitmapForm()).to_bytes(), parse_type(sql)).offsets)) for value in values]
+    for block_bytes in (1, 40, 1 << 14):
+        content = index_of([*values[1::2], *values[::-2], *values], sql, BitmapForm(2, block_bytes)).to_bytes()
+        assert list(_Decoder(content, parse_type(sql)).offsets) == alone
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -14,10 +14,12 @@ from paimon_cli.bucket.deletion_vectors import NO_VECTORS, ChangedVectors, live_
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import EMPTY_ROW, IndexFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.storage.injected import Step, StepTrace
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import golden_table
+from tests.tables import make_table
 
 
 def marked(folder: Path) -> tuple[TableContext, BucketFiles, list[Step]]:
@@ -136,6 +138,31 @@ def test_vectors_of_missing_files_are_not_copied(tmp_path: Path) -> None:
     changes.mark(fresh, np.array([0]))
     _, (made,) = changes.write(live - {first})
     assert first not in {listed.data_file_name for listed in made.deletion_vector_ranges or ()}
+
+
+def test_vectors_that_stay_are_kept_of_every_index_file(tmp_path: Path) -> None:
+    """Without buckets only index files with a vector that changes are rewritten; two of them, and one that stays."""
+    context = make_table(tmp_path, {"id": "INT"}, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    names = ("a", "b", "c", "d", "e", "f", "new")
+    live, bucket = frozenset(names), BucketFiles(EMPTY_ROW, 0, -1, ())
+    made: list[IndexFileMeta] = []
+    for number in (0, 2, 4):
+        changes = ChangedVectors(context, bucket, "")
+        for name in names[number : number + 2]:
+            changes.mark(name, np.array([number]))
+        made += changes.write(live)[1]
+    bucket = replace(bucket, index_files=tuple(made))
+    changes = ChangedVectors(context, bucket, "")
+    changes.mark("b", np.array([9]))
+    changes.mark("new", np.array([7]))
+    changes.drop("d")
+    gone, added = changes.write(live)
+    assert gone == tuple(made[:2])
+    listed = [entry.data_file_name for index in (*added, made[2]) for entry in index.deletion_vector_ranges or ()]
+    assert sorted(listed) == ["a", "b", "c", "e", "f", "new"]
+    found = load_vectors(context, replace(bucket, index_files=(*added, made[2]))).by_file
+    marks = {name: list(vector.positions) for name, vector in found.items()}
+    assert marks == {"a": [0], "b": [0, 9], "c": [2], "e": [4], "f": [4], "new": [7]}
 
 
 def test_live_rows_are_those_of_the_mask_in_every_type() -> None:

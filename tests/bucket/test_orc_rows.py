@@ -113,8 +113,9 @@ class Pairs(pyorc.converters.TimestampConverter):
 def test_what_has_no_form_is_refused(nanos: int) -> None:
     leaf = pa.array([EARLY, nanos], pa.timestamp("ns"))
     for column in (leaf, pa.StructArray.from_arrays([leaf], ["t"]), pa.array([leaf.to_numpy()], pa.list_(leaf.type))):
-        with pytest.raises(NotSupported, match="column c holds a timestamp in the last second before 1970"):
-            by_rows(pa.table({"c": column}))
+        for chunks in ([column], [pa.nulls(1, column.type), column]):  # a row group is made of several batches
+            with pytest.raises(NotSupported, match="column c holds a timestamp in the last second before 1970"):
+                by_rows(pa.table({"c": pa.chunked_array(chunks)}))
 
 
 @pytest.mark.parametrize("keys", [pa.array([1, 1]), pa.array([{"x": 1}, {"x": 2}])])

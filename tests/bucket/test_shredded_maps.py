@@ -88,6 +88,12 @@ def test_each_row_gets_its_keys_and_values(codec: str) -> None:
     assert whole(with_whole_maps(batch([], NAMES))) == []
 
 
+def test_a_dictionary_may_list_its_keys_in_any_order() -> None:
+    numbers = {name: NAMES.index(name) for name in ("d", "a", "e", "ö", "c")}
+    listed = batch(ROWS, NAMES, codec="none", field_dict=json.dumps(numbers))
+    assert whole(with_whole_maps(listed)) == ROWS
+
+
 def test_random_rows() -> None:
     chance = random.Random(5)
     maps: list[Row] = []
@@ -110,6 +116,8 @@ def test_other_structs_stay() -> None:
         ({"field_dict_original_size": "99999999999"}, ValueError),
         ({"codec": "none", "field_dict": '{"a": 7}'}, ValueError),
         ({"codec": "none", "field_dict": '{"a": 0}'}, ValueError),
+        ({"codec": "none", "field_dict": '{"a": 0, "b": 1, "c": 2, "d": 4, "e": 4}'}, ValueError),
+        ({"codec": "none", "field_dict": '{"a": false, "b": true, "c": 2, "d": 3, "e": 4}'}, ValueError),
     ],
 )
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], error: type[Exception]) -> None:

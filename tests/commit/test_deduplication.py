@@ -99,6 +99,20 @@ def test_a_later_repetition_is_recognised_too(tmp_path: Path) -> None:
     assert live_names(context) == ["first@0", "twin@0"]
 
 
+@pytest.mark.parametrize("others", [0, 2])
+def test_each_earlier_commit_of_a_user_is_recognised(tmp_path: Path, others: int) -> None:
+    """Not only its last one: a job that is restored may repeat several."""
+    context = make_table(tmp_path)
+    for identifier in (5, 6, 8):
+        append(context, f"f{identifier}", CommitIdentity("job", identifier))
+    for identifier in range(others):
+        append(context, f"g{identifier}", CommitIdentity("x", identifier))
+    names = live_names(context)
+    for identifier in (5, 6, 7, 8):
+        assert append(context, "again", CommitIdentity("job", identifier)).outcome == CommitOutcome.DUPLICATE
+    assert live_names(context) == names
+
+
 def test_a_commit_of_another_user_is_not_taken_for_ours(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
 

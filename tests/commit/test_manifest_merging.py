@@ -250,3 +250,19 @@ def test_manifests_of_the_full_size_are_not_copied_for_nothing(tmp_path: Path) -
     names = live_names(context)
     assert committer.compact_manifests(ME).snapshots == ()
     assert live_names(context) == names
+
+
+def test_entries_of_removed_files_are_worth_a_rewrite_however_large_the_manifests_are(tmp_path: Path) -> None:
+    context = make_table(tmp_path, {"manifest.target-file-size": "1 b", "manifest.full-compaction-threshold-size": "1 gb"})
+    committer = Committer(context)
+    a, b = data_file("a"), data_file("b", 20, 29)
+    for message in (
+        CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(a,))),
+        CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(b,))),
+        CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=(b,), added=(b.upgraded(5),))),
+    ):
+        committer.commit([message], ME)
+    (snapshot,) = committer.compact_manifests(ME).snapshots
+    manifests = context.manifests.manifests_of(snapshot)
+    assert [meta.num_deleted_files for meta in manifests] == [0] and live_names(context) == ["a@0", "b@5"]
+    assert committer.compact_manifests(ME).snapshots == ()

@@ -88,6 +88,20 @@ def test_a_text_is_that_text_in_the_library(table: Table) -> None:
     assert table.drop_partition([{"p": None}, {"p": "a"}]).rows == 2 and keys(table) == [4]
 
 
+def test_an_empty_text_is_not_null(tmp_path: Path) -> None:
+    """Both are in the directory of null; a script may well pass '' for a value that it does not have."""
+    table = Table.create(tmp_path / "t", columns=["p STRING", "k INT"], partition_by="p", bucket=-1)
+    table.write([{"p": None, "k": 1}, {"p": "", "k": 2}])
+    assert [len(table.files(partition={"p": value})) for value in ("", None)] == [1, 1]
+    assert table.drop_partition({"p": ""}).rows == 1 and keys(table) == [1]
+    assert table.drop_partition({"p": ""}).rows == 0
+    number = Table.create(tmp_path / "n", columns=["p INT", "k INT"], partition_by="p", bucket=-1)
+    number.write([{"p": None, "k": 1}])
+    with pytest.raises(UsageError, match="the value is not of type INT"):
+        number.drop_partition({"p": ""})
+    assert keys(number) == [1]
+
+
 def test_the_name_of_null_is_no_number_in_the_library(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", columns=["p INT", "k INT"], partition_by="p", bucket=-1)
     table.write([{"p": None, "k": 1}])

@@ -66,9 +66,11 @@ def test_a_snapshot_is_parsed_once_and_again_when_its_file_is_another(tmp_path: 
         past.find(1)
 
 
-@pytest.mark.parametrize("latest", ["9", "7", "3", "12", None, "", "x", "0", "-1", "99999999999999999999999", "9\n"])
-def test_the_latest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, latest: str | None) -> None:
+@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize("latest", ["9", "8", "7", "4", "3", "12", None, "", "x", "0", "-1", "99999999999999999999999", "9\n"])
+def test_the_latest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, latest: str | None, is_remote: bool) -> None:
     past = history(tmp_path, list(range(4, 10)), latest=latest)
+    past.storage.is_remote = is_remote  # type: ignore[misc]
     assert past.latest_id() == 9
     assert past.latest() == replace(SAMPLE, id=9, time_millis=900)
 

@@ -118,6 +118,17 @@ def test_buckets_of_a_real_table_with_their_vectors(tmp_path: Path) -> None:
     assert bucket_files(context, None) == {}
 
 
+def test_a_table_whose_snapshots_are_lost_does_not_look_empty(tmp_path: Path) -> None:
+    context = tables.make_table(tmp_path / "t", {"n": "INT"}, [], bucket=-1)
+    assert context.snapshot() is None
+    for number in range(2):
+        tables.write(context, [{"n": number}])
+    for path in (tmp_path / "t" / "snapshot").glob("snapshot-*"):
+        path.unlink()
+    with pytest.raises(DamagedFile, match=r"the snapshot files of .* are lost"):
+        TableContext.open(context.url).snapshot()
+
+
 def test_at_schema_changes_the_columns_and_keeps_the_options(tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table("java-0.9", "schema_evolution", tmp_path)), {"commit.max-retries": "1"})
     first = context.at_schema(0)

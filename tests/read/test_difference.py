@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from paimon_cli.maintain.expire_partitions import drop_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.read.difference import plan_difference, row_changes
+from paimon_cli.read.difference import ADDED, REMOVED, file_changes, plan_difference, row_changes
 from paimon_cli.read.increments import AUTO, DELTA, DIFF, IncrementRange, increment_by_option
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -57,6 +58,22 @@ def test_rows_that_are_only_marked_differ_without_a_key(tmp_path: Path) -> None:
     write(context, [{"k": k, "v": "a"} for k in range(4)])
     Table.open(context.url).delete("k = 1")
     assert changes(context, "1", "2", mode="diff") == [("-D", {"k": 1, "v": "a"})]
+
+
+def test_a_file_that_changes_its_level_is_removed_and_added(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true"})
+    write(context, [{"k": 1, "v": "a"}])
+    compact(context, strategy="full")
+    write(context, [{"k": 2, "v": "b"}])
+    one, two, three = (context.snapshots.get(number) for number in (1, 2, 3))
+    removed, added = file_changes(context, one, two)
+    assert (removed.change, removed.level, added.change, added.level) == (REMOVED, 0, ADDED, 5)
+    assert removed.file == added.file and file_changes(context, two, one) == [
+        replace(added, change=REMOVED),
+        replace(removed, change=ADDED),
+    ]
+    (new,) = file_changes(context, two, three)
+    assert (new.change, new.level, new.rows) == (ADDED, 0, 1) and file_changes(context, three, three) == []
 
 
 def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: Path) -> None:
