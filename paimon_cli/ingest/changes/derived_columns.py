@@ -118,10 +118,19 @@ class DerivedColumns:
         return {column.name for column in self.computed if column.source in key} | {column.name for column in self.metadata}
 
     def types(self, types: Mapping[str, DataType]) -> dict[str, DataType]:
-        """The types of these columns, beside columns of events with these types. Raises `UsageError`."""
+        """The types of these columns, beside columns of events with these types. Raises `UsageError`.
+
+        What is computed from a column that events lack is null: not all tables of a source have it. But where a name differs only
+        in case, that column is meant, and all rows would silently get null.
+        """
         for name in self.names:
             if name in types:
                 raise UsageError(f"events have a column {name} of their own", "--computed and --metadata-column add others")
+        for column in self.computed:
+            same = (name for name in types if name.casefold() == column.source.casefold())
+            if column.source not in types and (meant := next(same, None)) is not None:
+                what = f"--computed {column.name}: events have no column {column.source}"
+                raise UsageError(what, f"they have {meant}, and names are taken as they are written", f"write {meant}")
         computed = {column.name: column.type(types.get(column.source, STRING)) for column in self.computed}
         return {**computed, **{column.name: column.type for column in self.metadata}}
 

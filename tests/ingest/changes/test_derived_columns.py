@@ -133,6 +133,7 @@ def test_what_events_lack_is_said(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"metadata_column": "offset"}, "is no topic"),
         ({"computed": "day = upper(id)"}, "of their own"),
+        ({"computed": "x = upper(DAY)"}, "they have day"),
         ({"computed": "x = truncate(none, 3)", "metadata_column": "id=op_ts"}, "of their own"),
     ]
     for more, why in wrong:
