@@ -126,6 +126,15 @@ def test_facts_about_events(tmp_path: Path, name: Any, envelope: Any, millis: in
     assert (row["from"], row["its_table"], row["of"]) == ("shop", "a", "")
 
 
+def test_each_row_of_an_event_has_the_facts_of_its_event(tmp_path: Path) -> None:
+    first, second = (canal("a", "c", None, {"id": key}) | {"es": millis} for key, millis in ((1, 1000), (3, 5000)))
+    first["data"] = [{"id": "1"}, {"id": "2"}]
+    given: dict[str, Any] = {"format": "canal", "into": "shop", "primary_key": "id", "metadata_column": "op_ts"}
+    Catalog(str(tmp_path)).ingest(written(tmp_path / "1.json", first, second), **given)
+    found = Table.open(str(tmp_path / "shop.db/a")).scan().to_arrow().to_pylist()
+    assert {row["id"]: row["op_ts"].timestamp() for row in found} == {1: 1, 2: 1, 3: 5}
+
+
 def test_what_events_lack_is_said(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     file = written(tmp_path / "1.json", flat("a", "c", None, {"id": 1, "day": "soon"}))
