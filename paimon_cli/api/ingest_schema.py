@@ -129,9 +129,9 @@ class FollowingTable:
         aggregates = not engine.missing_columns_stay or any(function_of(name, options) for name in schema.field_names)
         takes_back = engine.combines_versions and aggregates and not options.ignore_delete
         number = None if self.sequence is None else sequence_column(self.sequence)
-        of_groups = () if options.ignore_delete else (name for names, _ in options.sequence_groups.values() for name in names)
+        groups = {} if options.ignore_delete else options.sequence_groups
         told = {number, *schema.primary_keys, *self.derived.told_by({*schema.primary_keys})}
-        is_ordered = not {*options.sequence_fields, *of_groups} <= told
+        is_ordered = not told.issuperset([*options.sequence_fields, *(name for names, _ in groups.values() for name in names)])
         if not schema.primary_keys or not (takes_back or is_ordered or options.changelog_producer.records_input):
             return []
         known = {*schema.primary_keys, *self.derived.names, number}

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.data_type import BIGINT, INT, STRING, DataType, TimestampType
 from paimon_cli.errors import UsageError
+from paimon_cli.ingest.changes.change_rows import UNCHANGED
 from paimon_cli.ingest.changes.computed_columns import ComputedColumn
 from paimon_cli.ingest.changes.event_images import Images
 from paimon_cli.ingest.changes.event_lines import PositionUnit
@@ -152,8 +153,11 @@ class DerivedColumns:
                 form = events.form(column.source)
                 kind = types.get(column.source, form.type)
                 cells = pa.nulls(len(image.present)) if source is None else source
+                if image is read.after:
+                    cells = _with_values_before(cells, read.before.columns.get(column.source))
                 typed, misfits = as_column(cells, form, kind)
                 values, refused = column.values(typed, kind)
+                values = _left_out_where(cells, values)
                 forms[column.name] = ValueForm(column.type(kind))
                 columns[column.name] = values
                 rows = [*(cell.row for cell in misfits), *refused]
@@ -164,6 +168,24 @@ class DerivedColumns:
                 }
             images.append(Images(image.present, columns))
         return replace(events, read=replace(read, before=images[0], after=images[1]), forms=forms), wrong
+
+
+def _with_values_before(cells: pa.Array, before: pa.Array | None) -> pa.Array:
+    """Values that Debezium left out, because they have not changed, are those of the row before; null without one."""
+    if before is None or not pa.types.is_string(cells.type) or not pa.types.is_string(before.type):
+        return cells
+    return pa.compute.if_else(_left_out(cells), before, cells)
+
+
+def _left_out_where(cells: pa.Array, values: pa.Array) -> pa.Array:
+    """What is computed of a value that was left out is left out as well: it must not be taken for a value."""
+    if not pa.types.is_string(cells.type) or not pa.types.is_string(values.type):
+        return values
+    return pa.compute.if_else(_left_out(cells), UNCHANGED, values)
+
+
+def _left_out(cells: pa.Array) -> pa.Array:
+    return pa.compute.fill_null(pa.compute.equal(cells, UNCHANGED), False)
 
 
 NOTHING_DERIVED = DerivedColumns()

@@ -12,6 +12,7 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.datatypes.data_type import BIGINT, STRING, TimestampType
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.changes.change_rows import UNCHANGED
 from paimon_cli.ingest.changes.computed_columns import ComputedColumn
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from tests.event_streams import canal, debezium, flat, maxwell, written
@@ -109,6 +110,20 @@ def test_a_computed_partition_moves_its_rows(tmp_path: Path) -> None:
     table = Table.open(str(tmp_path / "shop.db/a"))
     assert table.scan().to_arrow().to_pylist() == [{"id": "1", "at": "2025-01-01", "dt": "2025-01-01"}]
     assert table.context.schema.partition_keys == ("dt",)
+
+
+def test_what_is_computed_of_a_value_that_was_left_out(tmp_path: Path) -> None:
+    """The row before has it. If that lacks it, too, the row to be deleted from a computed partition cannot be told."""
+    rows = [{"id": 1, "note": "abc"}, {"id": 1, "note": UNCHANGED}]
+    events = [debezium("a", "c", None, rows[0]), debezium("a", "u", *rows), debezium("a", "d", rows[1], None)]
+    computed = ["u = upper(note)", "p = substring(note, 0, 2)"]
+    catalog, given = Catalog(str(tmp_path), {"partition": "p"}), {"into": "shop", "primary_key": "p,id"}
+    letters = tmp_path / "letters.json"
+    file = written(tmp_path / "1.json", *events)
+    catalog.ingest(file, format="debezium", computed=computed, on_error=str(letters), **given)  # type: ignore[arg-type]
+    table = Table.open(str(tmp_path / "shop.db/a"))
+    assert table.scan().to_arrow().to_pylist() == [{"id": "1", "note": "abc", "u": "ABC", "p": "ab"}]
+    assert len(letters.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
