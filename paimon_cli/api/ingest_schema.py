@@ -121,14 +121,17 @@ class FollowingTable:
 
     def retracted(self, schema: TableSchema) -> list[str]:
         """The columns outside of the key, if deletions and updates take their values back, write them into the changelog, or are
-        ordered by some of them: a deletion without its sequence field would lose against the row.
+        ordered by some of them: a deletion without its sequence field, or those of a sequence group, would lose against the row.
+        What an event tells itself, such as its time, a deletion has, too.
         """
         options = schema.typed_options
         engine = options.merge_engine
         aggregates = not engine.missing_columns_stay or any(function_of(name, options) for name in schema.field_names)
         takes_back = engine.combines_versions and aggregates and not options.ignore_delete
         number = None if self.sequence is None else sequence_column(self.sequence)
-        is_ordered = any(name != number and name not in schema.primary_keys for name in options.sequence_fields)
+        groups = {} if options.ignore_delete else options.sequence_groups
+        told = {number, *schema.primary_keys, *self.derived.told_by({*schema.primary_keys})}
+        is_ordered = not told.issuperset([*options.sequence_fields, *(name for names, _ in groups.values() for name in names)])
         if not schema.primary_keys or not (takes_back or is_ordered or options.changelog_producer.records_input):
             return []
         known = {*schema.primary_keys, *self.derived.names, number}

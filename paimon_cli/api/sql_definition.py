@@ -14,6 +14,7 @@ from paimon_cli.api.sql_rows import rows_of
 from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError, UsageError
 from paimon_cli.options.option_text import counted
 from paimon_cli.sql.changes import partition_columns, partition_value
+from paimon_cli.sql.column_definitions import check_named_once
 from paimon_cli.sql.statements import Words
 
 if TYPE_CHECKING:
@@ -302,9 +303,10 @@ def _alteration(alter: Alter, words: Words) -> Callable[[], AlteredTable]:
 
 
 def _pairs(words: Words) -> dict[str, str]:
-    found = {}
+    found = dict[str, str]()
     for part in words.in_brackets().parts():
         key = ".".join(part.path("an option in quotes"))
+        check_named_once(key, found)
         part.expect("=")
         found[key] = _literal(part)
     words.expect_end(_END)

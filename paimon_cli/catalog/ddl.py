@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from paimon_cli.catalog.option_values import is_secret
@@ -11,7 +11,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.sql.column_definitions import SqlColumn, SqlTokens, TokenKind, read_column
+from paimon_cli.sql.column_definitions import SqlColumn, SqlTokens, TokenKind, check_named_once, read_column
 
 OPTION_CLAUSES = ("WITH", "TBLPROPERTIES", "OPTIONS")
 
@@ -93,7 +93,9 @@ def _read_stored_column(tokens: SqlTokens) -> SqlColumn:
 
 
 def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefinition:
+    seen = set[str]()
     while tokens.peek.kind != TokenKind.END:
+        tokens.expect_once(seen, "COMMENT", "PARTITIONED")
         if tokens.accept("COMMENT"):
             definition = replace(definition, comment=tokens.string("a comment"))
         elif tokens.accept("PARTITIONED", "BY"):
@@ -101,7 +103,7 @@ def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefini
         elif tokens.accept("USING"):
             _expect_paimon(tokens)
         elif any(tokens.accept(clause) for clause in OPTION_CLAUSES):
-            definition = replace(definition, options={**definition.options, **_read_options(tokens)})
+            definition = replace(definition, options=_read_options(tokens, definition.options))
         elif tokens.peek.is_word("AS", "SELECT"):
             raise NotSupported("CREATE TABLE AS", "`create` writes no rows", "create the table, then use paimon-cli write")
         elif not tokens.accept(";"):
@@ -115,12 +117,14 @@ def _expect_paimon(tokens: SqlTokens) -> None:
         raise UsageError(f"USING {provider} is not a Paimon table", hint="write USING paimon, or leave out the clause")
 
 
-def _read_options(tokens: SqlTokens) -> dict[str, str]:
-    options: dict[str, str] = {}
+def _read_options(tokens: SqlTokens, before: Mapping[str, str]) -> dict[str, str]:
+    """The options of a clause, and those of clauses before."""
+    options = dict(before)
     tokens.expect("(")
     while True:
         key = _read_option_key(tokens)
         tokens.expect("=")
+        check_named_once(key, options)
         options[key] = _read_option_value(tokens)
         if not tokens.accept(","):
             break

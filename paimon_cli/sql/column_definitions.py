@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from paimon_cli.datatypes.data_type import DataField
@@ -79,6 +80,14 @@ class SqlTokens:
     def expect(self, *words: str) -> None:
         if not self.accept(*words):
             raise self.unexpected(f"'{' '.join(words)}'")
+
+    def expect_once(self, seen: set[str], *words: str) -> None:
+        """Raise `UsageError` if the next of these words is among those that were seen: the last one would hide the first."""
+        token = self.peek
+        if token.is_word(*words):
+            if token.text.upper() in seen:
+                raise self.unexpected("each clause once")
+            seen.add(token.text.upper())
 
     def name(self, meaning: str) -> str:
         token = self.take()
@@ -239,8 +248,11 @@ def read_declaration(tokens: SqlTokens, name: str) -> SqlColumn:
     """Read `type` and the constraints after it, in any order."""
     data_type = parse_sql_type(_type_text(tokens))
     nullable: bool | None = None
-    is_key, comment, default = False, None, None
+    is_key, comment, default, seen = False, None, None, set[str]()
     while True:
+        tokens.expect_once(seen, "COMMENT", "DEFAULT")
+        if nullable is not None and tokens.peek.is_word("NOT", "NULL"):
+            raise tokens.unexpected("NULL or NOT NULL once")
         if tokens.accept("NOT", "NULL"):
             nullable = False
         elif tokens.accept("NULL"):
@@ -256,6 +268,12 @@ def read_declaration(tokens: SqlTokens, name: str) -> SqlColumn:
             break
     data_type = data_type.with_nullable(nullable is not False)
     return SqlColumn(DataField(0, name, data_type, comment, default), is_key, nullable is True, nullable)
+
+
+def check_named_once(key: str, options: Container[str]) -> None:
+    """Raise `UsageError` for an option that a statement has given already."""
+    if key in options:
+        raise UsageError(f"option '{key}' is given twice", "one of its values would hide the other", "give it once")
 
 
 def _default(tokens: SqlTokens) -> str | None:

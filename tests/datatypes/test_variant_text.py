@@ -270,6 +270,14 @@ def test_by_shape_and_level_by_level_are_the_same(pairs: list[tuple[bytes, bytes
         PIECES.shape_nodes = kept
 
 
+def test_rare_shapes_beside_a_frequent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of one size, among others: each keeps its own text."""
+    monkeypatch.setattr(PIECES, "shape_nodes", 2)
+    documents = [[{"a": 1}, {"a": 2, "b": 3}, {"a": 4, "c": 5}], [{"a": 6, "b": 7}, {"a": 8, "b": 9}, {"c": 10}]]
+    found, _ = variants_of_texts(pa.array(map(json.dumps, documents), pa.string()))
+    assert [json.loads(text) for text in variant_texts(found).to_pylist()] == documents
+
+
 def test_missing_parts_are_damage() -> None:
     parts = [pa.array([b"\0", None], pa.binary()), pa.array([NO_NAMES, NO_NAMES], pa.binary())]
     with pytest.raises(DamagedFile, match="null"):

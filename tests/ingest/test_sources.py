@@ -125,6 +125,18 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         plan_sources([str(tmp_path / "63")], None)
 
 
+def test_a_pipe_of_a_shell_is_read_once() -> None:
+    """`<(...)` is a link to a pipe, which has no second beginning."""
+    reads, writes = os.pipe()
+    os.write(writes, b'{"k": 1, "v": "x"}\n')
+    os.close(writes)
+    try:
+        (split,) = plan_sources([f"/dev/fd/{reads}"], "json")
+    finally:
+        os.close(reads)
+    assert next(IncomingRows(one_column("STRING")).read(split, Tally())).num_rows == 1
+
+
 @pytest.mark.parametrize("form", ["parquet", "arrow", "orc"])
 def test_standard_input_of_a_columnar_format(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     table = pa.table({"k": pa.array([1, 2], pa.int32()), "v": ["x", "y"]})

@@ -465,6 +465,15 @@ class TestHostileEntries:
         catalog(tmp_path).trash.empty()
         assert (tmp_path / "elsewhere/schema/schema-0").read_text() == "precious"
 
+    def test_a_link_to_the_history_of_another_table(self, tmp_path: Path, entry: Path) -> None:
+        """A drop would end that history."""
+        other = new_table(tmp_path, "other")
+        shutil.rmtree(entry / "table/snapshot")
+        (entry / "table/snapshot").symlink_to(Path(other.url) / "snapshot")
+        with pytest.raises(PartlyEmptied, match="link"):
+            catalog(tmp_path).trash.empty()
+        assert sorted(path.name for path in Path(other.url, "snapshot").glob("snapshot-*")) == ["snapshot-1", "snapshot-2"]
+
 
 def _placed(value: object, places: dict[str, str]) -> object:
     if not isinstance(value, str):

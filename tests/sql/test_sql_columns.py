@@ -53,6 +53,12 @@ def test_nonsense_is_refused(text: str) -> None:
         parse_column(text)
 
 
+@pytest.mark.parametrize("text", ["id INT NOT NULL NULL", "id INT DEFAULT 1 DEFAULT 2", "id INT COMMENT 'a' NULL COMMENT 'b'"])
+def test_nothing_is_declared_twice(text: str) -> None:
+    with pytest.raises(UsageError, match="once"):
+        parse_column(text)
+
+
 def test_a_message_names_the_location() -> None:
     with pytest.raises(UsageError) as caught:
         parse_column("id INT COMMENT 5")

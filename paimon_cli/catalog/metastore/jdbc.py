@@ -34,6 +34,8 @@ from paimon_cli.storage.threads import cached_property
 CATALOG = "the jdbc catalog"
 LOCATION, _EXISTS = "location", "exists"
 """Properties of a database: its directory, and a marker that records an empty database."""
+_NEW_NAME = "paimon-cli.new-name"
+"""Property of a table while it is renamed: what a repeated rename needs if the first one was killed after the move."""
 
 
 def _column(name: str, length: int = 255, is_key: bool = True) -> Column[Any]:
@@ -61,6 +63,10 @@ TABLE_PROPERTIES = Table(
 )
 VIEWS = Table("paimon_views", MetaData(), _column("catalog_key"), _column("database_name"), _column("view_name"))
 """Views of newer Java versions, which share the names of tables. paimon-cli never creates this table."""
+
+
+def _moved_already() -> None:
+    """The move of a rename that goes on after it."""
 
 
 @dataclass(frozen=True)
@@ -152,14 +158,24 @@ class JdbcMetastore(Metastore):
                 connection.execute(delete(table).where(self._of(table, *identifier)))
 
     def rename_table(self, old: TableIdentifier, new: TableIdentifier) -> None:
-        """Rename the entry. The directory is moved within the transaction: if that fails, the old name stays."""
+        """Rename the entry. The directory is moved within the transaction: if that fails, the old name stays. If the transaction
+        fails after the move, a repeated rename finishes it.
+        """
         old_url, new_url = self.table(old).url, self.url_of_new_table(new)
-        move = self.mover(old, old_url, new, new_url)
+        if self._is_moved(old, old_url, new, new_url):
+            move = _moved_already
+        else:
+            move = self.mover(old, old_url, new, new_url)
+            with self._connected() as connection:
+                self._forget_new_name(connection, old)
+                row = self._row(old) | {"property_key": _NEW_NAME, "property_value": str(new)}
+                connection.execute(insert(TABLE_PROPERTIES), row)
         with self._connected() as connection:
             if new.table in self._views(connection, new.database):
                 raise UsageError(f"cannot rename {old} to {new}", f"{new} is a view", "choose another name")
             if not self._has(connection, new):
                 connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *new)))
+            self._forget_new_name(connection, old)
             try:
                 for table in (_TABLES, TABLE_PROPERTIES):
                     named = {"database_name": new.database, "table_name": new.table}
@@ -167,6 +183,19 @@ class JdbcMetastore(Metastore):
             except IntegrityError:
                 raise UsageError(f"cannot rename {old} to {new}", f"{new} exists", "choose another name") from None
             move()
+
+    def _is_moved(self, old: TableIdentifier, old_url: str, new: TableIdentifier, new_url: str) -> bool:
+        """Whether an earlier rename has moved the directory, and nothing else."""
+        row = TABLE_PROPERTIES.c
+        with self._connected() as connection:
+            wanted = self._of(TABLE_PROPERTIES, *old) & (row.property_key == _NEW_NAME)
+            if connection.scalar(select(row.property_value).where(wanted)) != str(new) or self._has(connection, new):
+                return False
+        return self.has_schema(new_url) and not self.has_schema(old_url)
+
+    def _forget_new_name(self, connection: Connection, old: TableIdentifier) -> None:
+        named = TABLE_PROPERTIES.c.property_key == _NEW_NAME
+        connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *old) & named))
 
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         with self._connected() as connection:

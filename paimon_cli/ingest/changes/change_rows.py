@@ -193,7 +193,10 @@ def _untold(
     """Which updates and deletions have no image before with a value of these columns."""
     told = before.present.copy()
     for name in moving:
-        told &= columns[name].slice(0, count).is_valid().to_numpy(zero_copy_only=False) if name in columns else False
+        if name not in columns:
+            return operations != EventKind.CREATE
+        cells = columns[name].slice(0, count)
+        told &= cells.is_valid().to_numpy(zero_copy_only=False) & ~_left_out({name: cells})
     return (operations != EventKind.CREATE) & ~told
 
 

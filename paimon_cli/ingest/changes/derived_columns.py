@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.data_type import BIGINT, INT, STRING, DataType, TimestampType
 from paimon_cli.errors import UsageError
+from paimon_cli.ingest.changes.change_rows import UNCHANGED
 from paimon_cli.ingest.changes.computed_columns import ComputedColumn
 from paimon_cli.ingest.changes.event_images import Images
 from paimon_cli.ingest.changes.event_lines import PositionUnit
@@ -118,10 +119,19 @@ class DerivedColumns:
         return {column.name for column in self.computed if column.source in key} | {column.name for column in self.metadata}
 
     def types(self, types: Mapping[str, DataType]) -> dict[str, DataType]:
-        """The types of these columns, beside columns of events with these types. Raises `UsageError`."""
+        """The types of these columns, beside columns of events with these types. Raises `UsageError`.
+
+        What is computed from a column that events lack is null: not all tables of a source have it. But where a name differs only
+        in case, that column is meant, and all rows would silently get null.
+        """
         for name in self.names:
             if name in types:
                 raise UsageError(f"events have a column {name} of their own", "--computed and --metadata-column add others")
+        for column in self.computed:
+            same = (name for name in types if name.casefold() == column.source.casefold())
+            if column.source not in types and (meant := next(same, None)) is not None:
+                what = f"--computed {column.name}: events have no column {column.source}"
+                raise UsageError(what, f"they have {meant}, and names are taken as they are written", f"write {meant}")
         computed = {column.name: column.type(types.get(column.source, STRING)) for column in self.computed}
         return {**computed, **{column.name: column.type for column in self.metadata}}
 
@@ -143,8 +153,11 @@ class DerivedColumns:
                 form = events.form(column.source)
                 kind = types.get(column.source, form.type)
                 cells = pa.nulls(len(image.present)) if source is None else source
+                if image is read.after:
+                    cells = _with_values_before(cells, read.before.columns.get(column.source))
                 typed, misfits = as_column(cells, form, kind)
                 values, refused = column.values(typed, kind)
+                values = _left_out_where(cells, values)
                 forms[column.name] = ValueForm(column.type(kind))
                 columns[column.name] = values
                 rows = [*(cell.row for cell in misfits), *refused]
@@ -155,6 +168,24 @@ class DerivedColumns:
                 }
             images.append(Images(image.present, columns))
         return replace(events, read=replace(read, before=images[0], after=images[1]), forms=forms), wrong
+
+
+def _with_values_before(cells: pa.Array, before: pa.Array | None) -> pa.Array:
+    """Values that Debezium left out, because they have not changed, are those of the row before; null without one."""
+    if before is None or not pa.types.is_string(cells.type) or not pa.types.is_string(before.type):
+        return cells
+    return pa.compute.if_else(_left_out(cells), before, cells)
+
+
+def _left_out_where(cells: pa.Array, values: pa.Array) -> pa.Array:
+    """What is computed of a value that was left out is left out as well: it must not be taken for a value."""
+    if not pa.types.is_string(cells.type) or not pa.types.is_string(values.type):
+        return values
+    return pa.compute.if_else(_left_out(cells), UNCHANGED, values)
+
+
+def _left_out(cells: pa.Array) -> pa.Array:
+    return pa.compute.fill_null(pa.compute.equal(cells, UNCHANGED), False)
 
 
 NOTHING_DERIVED = DerivedColumns()

@@ -86,7 +86,7 @@ def rows(call: Call, table: str) -> list[dict[str, object]]:
 def test_databases(call: Call) -> None:
     assert "already exists" in call("db", "create", "shop", code=2).err
     assert "nothing was changed" in call("db", "create", "shop", "--if-not-exists").out
-    call("db", "create", "empty")
+    call("db", "create", "empty", "--if-not-exists")
     call("create", "shop.orders", *COLUMNS)
     items = databases(call)
     assert [(item["database"], item["tables"]) for item in items] == [("empty", 0), ("shop", 1)]

@@ -14,6 +14,7 @@ from paimon_cli.catalog.metastore.filesystem import FileSystemMetastore
 from paimon_cli.catalog.metastore.jdbc import JdbcMetastore
 from paimon_cli.catalog.metastore.metastore import TableIdentifier
 from paimon_cli.errors import NotFound, NotSupported, Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.local_storage import LocalStorage
 from tests.cli.calling import Answer, Run
 
 COLUMNS = ("-C", "id BIGINT NOT NULL", "-C", "v STRING", "--primary-key", "id", "--bucket", "1")
@@ -114,6 +115,26 @@ def test_a_rename_whose_move_fails_keeps_the_name(call: Call, tmp_path: Path, mo
     assert "the disk is gone" in call("tables", "rename", "shop.orders", "shop.sales", code=6).err
     assert names(call) == ["shop.orders"]
     assert call("read", "shop.orders", "--count").out == "0\n"
+
+
+def test_a_rename_that_dies_after_its_move_can_be_repeated(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are where the new name will be, and the catalog still has the old one."""
+    move = LocalStorage.move_directory
+
+    def moved(*given: Any) -> None:
+        move(*given)
+        raise StorageUnavailable("the database is gone")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(LocalStorage, "move_directory", moved)
+        assert "the database is gone" in call("tables", "rename", "shop.orders", "shop.sales", code=6).err
+    assert "has lost its files" in call("tables", "rename", "shop.orders", "shop.others", code=3).err
+    call("tables", "rename", "shop.orders", "shop.sales")
+    assert names(call) == ["shop.sales"]
+    assert call("read", "shop.sales", "--count").out == "0\n"
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        query = "SELECT count(*) FROM paimon_table_properties WHERE property_key LIKE 'paimon-cli.%' OR table_name = 'orders'"
+        assert database.execute(query).fetchone() == (0,)
 
 
 def test_views_accept_names(call: Call, tmp_path: Path) -> None:

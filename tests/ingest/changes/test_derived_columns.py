@@ -12,6 +12,7 @@ import pytest
 from paimon_cli import Catalog, Table
 from paimon_cli.datatypes.data_type import BIGINT, STRING, TimestampType
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.changes.change_rows import UNCHANGED
 from paimon_cli.ingest.changes.computed_columns import ComputedColumn
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from tests.event_streams import canal, debezium, flat, maxwell, written
@@ -111,6 +112,20 @@ def test_a_computed_partition_moves_its_rows(tmp_path: Path) -> None:
     assert table.context.schema.partition_keys == ("dt",)
 
 
+def test_what_is_computed_of_a_value_that_was_left_out(tmp_path: Path) -> None:
+    """The row before has it. If that lacks it, too, the row to be deleted from a computed partition cannot be told."""
+    rows = [{"id": 1, "note": "abc"}, {"id": 1, "note": UNCHANGED}]
+    events = [debezium("a", "c", None, rows[0]), debezium("a", "u", *rows), debezium("a", "d", rows[1], None)]
+    computed = ["u = upper(note)", "p = substring(note, 0, 2)"]
+    catalog, given = Catalog(str(tmp_path), {"partition": "p"}), {"into": "shop", "primary_key": "p,id"}
+    letters = tmp_path / "letters.json"
+    file = written(tmp_path / "1.json", *events)
+    catalog.ingest(file, format="debezium", computed=computed, on_error=str(letters), **given)  # type: ignore[arg-type]
+    table = Table.open(str(tmp_path / "shop.db/a"))
+    assert table.scan().to_arrow().to_pylist() == [{"id": "1", "note": "abc", "u": "ABC", "p": "ab"}]
+    assert len(letters.read_text().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "name, envelope, millis",
     [("debezium", debezium, 1_700_000_000_000), ("canal", canal, 1), ("maxwell", maxwell, 1000)],
@@ -126,6 +141,15 @@ def test_facts_about_events(tmp_path: Path, name: Any, envelope: Any, millis: in
     assert (row["from"], row["its_table"], row["of"]) == ("shop", "a", "")
 
 
+def test_each_row_of_an_event_has_the_facts_of_its_event(tmp_path: Path) -> None:
+    first, second = (canal("a", "c", None, {"id": key}) | {"es": millis} for key, millis in ((1, 1000), (3, 5000)))
+    first["data"] = [{"id": "1"}, {"id": "2"}]
+    given: dict[str, Any] = {"format": "canal", "into": "shop", "primary_key": "id", "metadata_column": "op_ts"}
+    Catalog(str(tmp_path)).ingest(written(tmp_path / "1.json", first, second), **given)
+    found = Table.open(str(tmp_path / "shop.db/a")).scan().to_arrow().to_pylist()
+    assert {row["id"]: row["op_ts"].timestamp() for row in found} == {1: 1, 2: 1, 3: 5}
+
+
 def test_what_events_lack_is_said(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     file = written(tmp_path / "1.json", flat("a", "c", None, {"id": 1, "day": "soon"}))
@@ -133,6 +157,7 @@ def test_what_events_lack_is_said(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"metadata_column": "offset"}, "is no topic"),
         ({"computed": "day = upper(id)"}, "of their own"),
+        ({"computed": "x = upper(DAY)"}, "they have day"),
         ({"computed": "x = truncate(none, 3)", "metadata_column": "id=op_ts"}, "of their own"),
     ]
     for more, why in wrong:

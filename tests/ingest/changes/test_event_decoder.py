@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.data_type import STRING, DataType, DecimalType
+from paimon_cli.datatypes.data_type import BIGINT, STRING, DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
@@ -251,6 +251,17 @@ def test_whole_numbers_beside_fractions_keep_their_digits(separators: tuple[str,
         *_, found = decoded("debezium", *texts, decoder=decoder).events
     (row,) = (row for found_kind, row in rows(found, needs_before=True) if found_kind == kind)
     assert str(row["vw"[place]]) == "9007199254740993"
+
+
+@pytest.mark.parametrize("separators", SEPARATORS)
+def test_a_fraction_does_not_spoil_the_whole_numbers_of_its_block(separators: tuple[str, str]) -> None:
+    """The column is BIGINT: the fraction is a misfit, and the number beside it has all of its digits."""
+    decoder = EventDecoder(EVENT_FORMATS["debezium"], wanted=lambda table: Wanted({"v": BIGINT}))
+    images = ({"id": 1, "v": 1.5}, {"id": 2, "v": 9_007_199_254_740_993})
+    texts = [json.dumps(debezium("t", "c", None, image), separators=separators) for image in images]
+    (found,) = decoded("debezium", *texts, decoder=decoder).events
+    cells, misfits = as_column(found.read.after.columns["v"], found.form("v"), BIGINT)
+    assert (cells.to_pylist()[1], [cell.row for cell in misfits]) == (9_007_199_254_740_993, [0])
 
 
 @pytest.mark.parametrize("separators", SEPARATORS)

@@ -19,6 +19,7 @@ RETRACTING = [
     {"merge-engine": "partial-update", "fields.g.sequence-group": "n", "fields.n.aggregate-function": "sum"},
     {"changelog-producer": "input"},
     {"sequence.field": "n"},
+    {"merge-engine": "partial-update", "fields.g.sequence-group": "n,note"},
 ]
 
 
@@ -32,7 +33,7 @@ def key_only(row: Row, is_null: bool) -> Row:
     return {**fillers, "id": row["id"]}
 
 
-@pytest.mark.parametrize("options", RETRACTING, ids=["sums", "partial update", "input", "ordered"])
+@pytest.mark.parametrize("options", RETRACTING, ids=["sums", "partial update", "input", "ordered", "ordered group"])
 def test_the_key_alone_is_no_row_to_take_back(tmp_path: Path, options: dict[str, str]) -> None:
     """A deletion that takes nulls back would leave the amount of its row in the sum, without a word."""
     catalog = Catalog(str(tmp_path))
@@ -55,6 +56,19 @@ def test_the_key_alone_is_no_row_to_take_back(tmp_path: Path, options: dict[str,
     assert [json.loads(one["event"])["source"]["table"] for one in found] == ["t0", "t1", "t2"]
     assert [sorted(rows_of(tmp_path, f"t{n}")) for n in range(3)] == [[1, 2]] * 3
     assert all(rows_of(tmp_path, f"t{n}")[1] == row for n in range(3))
+
+
+@pytest.mark.parametrize(
+    "options", [{"sequence.field": "op_ts"}, {"merge-engine": "partial-update", "fields.op_ts.sequence-group": "n"}]
+)
+def test_a_deletion_is_ordered_by_its_own_time(tmp_path: Path, options: dict[str, str]) -> None:
+    catalog = Catalog(str(tmp_path))
+    columns = ["id INT NOT NULL", "n INT", "op_ts TIMESTAMP_LTZ(3)"]
+    catalog.create_table("shop.t", columns=columns, primary_key="id", options=options, bucket=1)
+    events = [debezium("t", "c", None, {"id": 1, "n": 5}), debezium("t", "d", {"id": 1, "n": None}, None)]
+    file = written(tmp_path / "e.json", *map(of_postgres, events))
+    catalog.ingest(file, format="debezium", into="shop", metadata_column="op_ts")
+    assert [row["n"] for row in rows_of(tmp_path, "t").values() if row["n"] is not None] == []
 
 
 def test_a_key_that_changes_takes_a_whole_row_back(tmp_path: Path) -> None:
