@@ -36,8 +36,8 @@ def _plain(value: Any) -> str:
         return f"snapshot {value.id}"
     if isinstance(value, (str, bytes, bytearray)):
         value = value[: 2 * _MAX_CELL]
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64:
-        return f"{value:,}" if value.bit_length() < 63 else str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63:
+        return f"{value:,}"
     return str(value)
 
 

@@ -92,6 +92,9 @@ def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: 
     table = TableContext.open(context.url, asked.raw)
     given = increment_by_option(table)
     assert given is not None and IncrementRange.of(table, *given[:2]).mode(table, given[2]) == DIFF
+    for ends in ("jan-1,4", "3,jan-3"):
+        one_tag = TableContext.open(context.url, {**asked.raw, "incremental-between": ends})
+        assert increment_by_option(one_tag) == (*ends.split(","), DELTA), "only two tags imply the mode"
     table = TableContext.open(context.url, {**asked.raw, "incremental-between-tag-to-snapshot": "true"})
     given = increment_by_option(table)
     assert given is not None and IncrementRange.of(table, *given[:2]).mode(table, given[2]) == DELTA

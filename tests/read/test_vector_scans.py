@@ -215,6 +215,13 @@ def test_a_bucket_is_read_by_several_readers_in_the_same_order(tmp_path: Path, m
     parts = in_parts(context, plan.splits, 2)
     assert len(parts) > len(plan.splits) and in_parts(context, plan.splits, 1) is plan.splits
     assert scan(context, threads=2) == alone
+    monkeypatch.setattr(PIECES, "file_part_bytes", 1000)
+    monkeypatch.setattr(PIECES, "max_file_parts", 3)
+    files = [file for split in plan.splits for file in split.bucket.files]
+    assert [part.parts for part in in_parts(context, plan.splits, 2) if part.part == 0] == [
+        max(1, min(3, file.file_size // 1000)) for file in files
+    ]
+    assert any(file.file_size >= 4 * 1000 for file in files), "the bound is met"
 
 
 def test_many_files_are_put_together_into_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
