@@ -262,7 +262,8 @@ def plan_delete_tag(visit: Visit, table: TableArgument, name: TagName) -> Answer
         # other tags and snapshots held files with it, and may have gone since: neither changes what `Place` sees
         if more := sum(file.path not in shown for file in removal.files()):
             what = f"{counted(more, 'file')} would be deleted that the plan did not show"
-            raise DataConflict(what, "another version that held them has gone since; nothing was changed", "plan the change again")
+            why = "another version that held them has gone since; nothing was changed"
+            raise DataConflict(what, why, "plan the change again")
         return TagDeleted(name, removal.run())
 
     return granted(visit, table, place, "delete tag", make, Answer(data, "what only this tag holds is deleted for good"))
