@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -53,3 +54,18 @@ def test_a_small_schema_of_very_many_fields_is_refused_at_once() -> None:
     schema = {"type": "record", "name": "root", "fields": fields}
     with pytest.raises(NotColumnar):
         decode_columns(np.zeros(PADDING + 512, np.uint8), schema, np.array([1]), np.array([512]), [])
+
+
+def test_a_long_block_among_many_short_ones_takes_no_room_in_each_of_them() -> None:
+    rows = [{f"c{number}": 7 for number in range(20)}]
+    names = list(rows[0])
+    types = dict.fromkeys(names, "int")
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotColumnar):
+            columns(types, [rows] * 4_000 + [rows * 250], names)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    found = columns(types, [rows] * 200 + [rows * 250], names)
+    assert {name: found[name] for name in names} == {name: [7] * 450 for name in names}
