@@ -125,18 +125,18 @@ def paged(lines: int) -> Iterator[None]:
     terminal.flush()
     process = subprocess.Popen(pager, shell=True, stdin=subprocess.PIPE, env=environment)
     assert process.stdin is not None
-    with (
-        contextlib.suppress(BrokenPipeError),
-        _Paged(process.stdin, encoding=terminal.encoding, errors="backslashreplace") as page,
-    ):
-        sys.stdout = page
-        try:
+    page = _Paged(process.stdin, encoding=terminal.encoding, errors="backslashreplace")
+    sys.stdout = page
+    try:
+        with contextlib.suppress(BrokenPipeError):
             yield
-        finally:
-            sys.stdout = terminal
-    while process.poll() is None:
-        with contextlib.suppress(KeyboardInterrupt):  # the pager handles Ctrl-C
-            process.wait()
+    finally:
+        sys.stdout = terminal
+        with contextlib.suppress(BrokenPipeError):  # here, so that it does not take the place of the block's own error
+            page.close()
+        while process.poll() is None:  # also after an error: a pager that is left behind would fight for the terminal
+            with contextlib.suppress(KeyboardInterrupt):  # the pager handles Ctrl-C
+                process.wait()
 
 
 def _pager() -> str:

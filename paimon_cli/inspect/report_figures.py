@@ -167,7 +167,8 @@ def report_figures(
     has_keys = bool(context.schema.primary_keys)
     damaged: list[PaimonError] = []  # `health` reports them
     newest = context.snapshots.newest_first(on_damage=damaged.append)
-    until = dropwhile(lambda one: snapshot_id is not None and one.id > snapshot_id, newest)
+    last = examined.latest  # the buckets are its own; another may have been committed since
+    until = dropwhile(lambda one: last is None or one.id > last.id, newest)
     snapshots = list(islice(until, _MAX_SNAPSHOTS))
     history, ends = _history(context, snapshots, states, has_keys)
     levels = [_levels(context, state, has_keys) for state in states]

@@ -94,6 +94,9 @@ PADDING = (_MAX_PARTS + 2) * (LONGEST + _MAX_SHORT_BYTES)
 _FIXED_SIZES = {"boolean": 1, "float": 4, "double": 8}
 _CACHE_LINE = 64
 _MAX_WIDTH, _MAX_COPIED_BYTES = 4096, 64 << 20
+_MAX_GAPS, _FEW_CELLS = 16, 1 << 16
+"""Tables have a cell for each record of the longest block in every block: at most so many for each record that there is, where
+they are not few anyway. Else one long block among thousands of short ones would take gigabytes."""
 _NOWHERE, _NO_NUMBER = np.int32(-1), np.uint64(2**64 - 1)
 """Table entries for null in a union, among positions and among words; no number has as many bytes as the second."""
 
@@ -113,9 +116,11 @@ def decode_columns(
     `counts` and `sizes` are the numbers of records and bytes of each block. `wanted` are paths such as `_FILE._LEVEL`: a number
     gives one column of integers (`NULL_NUMBER` for null), anything else two columns of positions in `data`, `PATH.begin` and
     `PATH.end`. A column of nothing but nulls may be missing. Raises `NotColumnar` for a block that does not hold exactly its
-    records, and for a schema with types that are not supported here.
+    records, for blocks of too different lengths, and for a schema with types that are not supported here.
     """
     if (counts < 0).any() or (counts > sizes).any() or len(data) > np.iinfo(np.int32).max:
+        raise NotColumnar
+    if int(counts.max(initial=0)) * len(counts) > max(_MAX_GAPS * int(counts.sum()), _FEW_CELLS):
         raise NotColumnar
     walk = _RecordWalk(schema, wanted)
     by_count = np.argsort(-counts, kind="stable")

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+_LAST_SHIFT = 63
+"""Of the tenth byte of a number; Python would go on, in time that grows with the square of its bytes."""
 TRUE, FALSE, BYTE, I16, I32, I64, _DOUBLE, BINARY, LIST, _SET, MAP, STRUCT = range(1, 13)
 
 
@@ -165,6 +167,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     value, shift, at = byte & 0x7F, 7, at + 1
     while byte >= 0x80:
+        if shift > _LAST_SHIFT:
+            raise ValueError("a number has more than ten bytes")
         byte = data[at]
         value |= (byte & 0x7F) << shift
         shift, at = shift + 7, at + 1
@@ -298,6 +302,8 @@ def encoded_struct(data: bytes, begin: int, wanted: Wanted) -> EncodedStruct:
             if byte >= 0x80:
                 value, shift = byte & 0x7F, 7
                 while byte >= 0x80:
+                    if shift > _LAST_SHIFT:
+                        raise ValueError("a number has more than ten bytes")
                     byte = data[at]
                     value |= (byte & 0x7F) << shift
                     shift += 7

@@ -218,6 +218,8 @@ def _uniform_locations(data: bytes) -> NDArray[np.int64] | None:
     if kind != STRUCT or len(ends) < 7 * count:
         return None
     starts = np.concatenate([[0], ends[:-1] + 1])
+    if (ends - starts).max(initial=0) > 9:
+        return None  # a number has more than ten bytes
     values = np.zeros(len(ends), np.uint64)
     for digit in range(int((ends - starts).max(initial=0)) + 1):
         has = starts + digit <= ends

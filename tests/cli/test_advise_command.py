@@ -153,3 +153,11 @@ def test_commands_can_be_pasted(run: Run, tmp_path: Path) -> None:
     run(*shlex.split(command)[1:], "--engine", "local", "--yes")
     again = run("advise", "shop.orders", "--warehouse", warehouse)
     assert "no suggestions" in again.out and json.loads(json.dumps(items))[0]["figures"]["buckets"] == MANY_BUCKETS + 1
+
+
+def test_commits_that_cannot_be_read_are_no_part_of_the_average(tmp_path: Path) -> None:
+    context = made(tmp_path, 12, bucket=2, write__only="true")
+    for number in range(3, 9):
+        Path(context.layout.manifest(context.snapshots.get(number).delta_manifest_list)).unlink()
+    found = advice(context, "small-files")["small files"]
+    assert (found.figures["commits_looked_at"], found.figures["files_per_commit"]) == (6, 2.0)

@@ -212,3 +212,15 @@ def test_only_the_user_names_a_hook(
     monkeypatch.setenv("PAIMON_CLI_CONFIG", str(own))
     rounds(run, "--warehouse", warehouse, "--database", "shop", "--max-rounds", "1")
     assert {event["table"] for event in events(received)} == {"shop.orders", "shop.returns"}
+
+
+def test_one_run_that_fails_ends_its_round_all_the_same(run: Run, warehouse: str, tmp_path: Path) -> None:
+    """Who watches the metrics or the log would else see nothing of the tables that were compacted, and no failure."""
+    for path in Path(warehouse, "shop.db/returns/manifest").iterdir():
+        path.unlink()
+    file = tmp_path / "m.prom"
+    command = ("compact", "--database", "shop", "--warehouse", warehouse, "--metrics-file", str(file), *LOCAL)
+    answer = run(*command, "--log-format", "json", code=None)
+    events = [json.loads(line) for line in answer.err.splitlines() if '"event"' in line]
+    assert [event["event"] for event in events][-1] == "round"
+    assert 'paimon_cli_compaction_read_bytes_total{table="shop.orders"}' in file.read_text()

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Table, processor
+from paimon_cli.api import health
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings import bucket_rules, history_rules
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
-from paimon_cli.inspect.findings.finding import Finding
+from paimon_cli.inspect.findings.finding import ERROR, Finding
 from paimon_cli.inspect.findings.runner import findings_of
 from paimon_cli.jobs import doctor_job
 from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_sort, examine_table
@@ -399,3 +400,21 @@ def test_the_table_itself_is_the_matter_of_health(run: Run, tmp_path: Path) -> N
     shown = run("doctor", context.url, code=4).out
     assert f"the table itself: 2 findings; see: paimon-cli health {context.url}" in shown and "PD011" not in shown
     assert {item["code"] for item in run("doctor", context.url, "-o", "json", code=4).json["items"]} == {"PD011", "PD012"}
+
+
+def test_a_finding_about_the_machine_alone_counts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that asks before it begins reads only the exit code."""
+    monkeypatch.setattr(health, "examine_installation", lambda: [Finding("PD001", ERROR, "disk", "it is full")])
+    assert "it is full" in run("doctor", code=4).out
+    assert len(run("doctor", "-o", "json", code=4).json["items"]) == 1
+
+
+def test_small_files_that_no_compaction_changes_are_no_finding(tmp_path: Path) -> None:
+    """Its command would do nothing, and the finding would stay for ever."""
+    table = Table.create(tmp_path / "t", columns=["k BIGINT NOT NULL", "v STRING"], primary_key=["k"], options={"bucket": "1"})
+    small = Table.open(table.url, {"target-file-size": "1 kb"})
+    small.write([{"k": number, "v": f"{number * 7919 % 1000003}" * 8} for number in range(1000)], compact="none")
+    assert small.compact("full").snapshots
+    table = Table.open(table.url)
+    assert len(table.files()) > 10 and not table.plan_compaction("full").has_work
+    assert "PD011" not in {finding.code for finding in table.health().findings}

@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from paimon_cli import Table
 from tests.cli.calling import Run
 from tests.goldens import golden_table
 from tests.invariants.damaged_tables import Bench
 from tests.invariants.damages import relist, vector_entry, with_ranges
+from tests.tables import make_table, write
 
 
 def test_deletion_vectors(run: Run, tmp_path: Path) -> None:
@@ -56,3 +58,19 @@ def test_hash_indexes_and_tables_without(run: Run, tmp_path: Path) -> None:
     assert run("dv", "ls", table, "-o", "json").json["items"] == []
     plain = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     assert json.loads(run("indexes", "ls", plain, "-o", "json").out)["items"] == []
+
+
+def test_vectors_of_writers_that_count_and_of_those_that_do_not(run: Run, tmp_path: Path) -> None:
+    """The entry of a data file that was added later has a count, and the ones beside it have none."""
+    context = make_table(tmp_path / "t", {"k": "INT"}, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    for first in (0, 10):
+        write(context, [{"k": first + number} for number in range(5)])
+    Table.open(context.url).delete("k in (1, 2, 11)")
+    bench = Bench(tmp_path / "t")
+    counted = run("dv", "ls", bench.root, "-o", "json").json["items"]
+    assert sorted(item["deleted"] for item in counted) == [1, 2]
+    entry = vector_entry(bench)
+    one, other = entry.index_file.deletion_vector_ranges or ()
+    relist(bench, entry, with_ranges(entry, replace(one, cardinality=None), other))
+    items = run("dv", "ls", bench.root, "-o", "json").json["items"]
+    assert [(item["file"], item["deleted"]) for item in items] == [(item["file"], item["deleted"]) for item in counted]

@@ -65,3 +65,11 @@ def test_what_a_call_must_say(run: Run, tmp_path: Path) -> None:
     assert run("ingest", tmp_path / "none.json", *given[2:], code=3).err
     assert "--interval is for --follow" in run(*given, "--interval", "5 s", code=2).err
     assert "--max-rounds is for --follow" in run(*given, "--max-rounds", 2, code=2).err
+
+
+def test_each_kind_of_change_has_its_own_number(run: Run, tmp_path: Path) -> None:
+    new = [debezium("t", "c", None, {"id": key}) for key in (1, 2, 3)]
+    changed = [debezium("t", "u", {"id": key}, {"id": key, "n": key}) for key in (1, 2)]
+    file = events(tmp_path / "e.json", *new, *changed, debezium("t", "d", {"id": 3}, None))
+    call = ("ingest", file, "--format", "debezium", "--into", "shop", "--warehouse", tmp_path, "--primary-key", "id")
+    assert "3 inserted, 2 updated, 1 deleted" in run(*call).out

@@ -109,6 +109,7 @@ def test_file_filters(run: Run, partitioned: Path) -> None:
     assert {file["partition"] for file in files("--partition", "dt=2024-01-02")} == {"dt=2024-01-02"}
     assert {file["bucket"] for file in files("--bucket", 1, "--bucket", 3)} == {1, 3}
     assert {file["level"] for file in files("--level", 5)} == {5}
+    assert files("--level", 0) == [file for file in files() if file["level"] == 0] != files()
     assert len(files("--partition", "dt=2024-01-01", "--partition", "dt=2024-01-02")) == len(files())
     assert len(files("--snapshot", 1)) == 7
     assert set(files("--columns", "file,size")[0]) == {"file", "size"}

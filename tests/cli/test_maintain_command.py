@@ -227,3 +227,10 @@ def test_a_line_on_stderr_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     JsonLog(RoundLines(OutputFormat.TABLE)).warn("a hook is late")
     texts = [text for text in written.texts if text]
     assert len(texts) == 3 and all(text.endswith("\n") for text in texts)
+
+
+def test_the_question_is_about_all_tables(run: Run, warehouse: str) -> None:
+    for name, snapshots in (("returns", "4 snapshots"), ("orders", "4 snapshots")):
+        assert f"{snapshots} past their retention" in run("maintain", f"{warehouse}/shop.db/{name}", *LOCAL, code=7).err
+    answer = run("maintain", "--database", "shop", "--warehouse", warehouse, *LOCAL, code=7)
+    assert "8 snapshots past their retention" in answer.err

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import struct
 import sys
 import termios
+import time
 from pathlib import Path
 
 import pytest
 
+from paimon_cli.cli.terminal import paged
+from paimon_cli.errors import DamagedFile
 from tests.goldens import golden_table
 
 PAGER = "sed 's/^/page:/'"
@@ -79,3 +83,38 @@ def test_leaving_the_pager_early_is_not_an_error(table: str) -> None:
 
 def test_json_is_never_paged(table: str) -> None:
     assert shown("files", "ls", table, "-o", "json", rows=2, PAGER=PAGER)[0] == "{"
+
+
+class FakeTerminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stopped_by", [DamagedFile("a file is damaged"), KeyboardInterrupt()], ids=repr)
+def test_a_pager_is_waited_for_when_its_command_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_by: BaseException
+) -> None:
+    """Else it would go on reading from a terminal that the shell has taken back."""
+    monkeypatch.setenv("PAIMON_PAGER", f"cat > {tmp_path}/seen; sleep 0.3; touch {tmp_path}/left")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_PAGER", raising=False)
+    monkeypatch.setattr(sys, "stdout", FakeTerminal())
+    with pytest.raises(type(stopped_by)), paged(10_000):
+        print("a row")
+        raise stopped_by
+    assert (tmp_path / "left").exists()
+    assert (tmp_path / "seen").read_text() == "a row\n"
+    assert isinstance(sys.stdout, FakeTerminal)
+
+
+def test_a_pager_that_was_left_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_PAGER", "exec <&-; exit 0")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_PAGER", raising=False)
+    monkeypatch.setattr(sys, "stdout", FakeTerminal())
+    with pytest.raises(DamagedFile), paged(10_000):
+        time.sleep(0.3)  # the pager ends
+        print("a row")  # is written to it when it is closed
+        raise DamagedFile("a file is damaged")

@@ -69,6 +69,8 @@ def test_commands(says: Callable[[str], str], shell: Shell, tmp_path: Path) -> N
     [
         ("SELECT nope FROM shop.orders;", "nope"),
         (".mode xml", "it takes one of table, json, ndjson, csv, line"),
+        (".timer", "it takes one of on, off"),
+        (".timer on off", "it takes one of on, off"),
         (".nothing", "there is no command .nothing"),
         (".read", ".read needs one FILE"),
         (".read /no/such.sql", "no file"),

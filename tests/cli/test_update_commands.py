@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from paimon_cli.cli.update_commands import note_changed
 from tests.cli.calling import Run
 from tests.tables import make_table, write
 
@@ -204,3 +206,12 @@ def test_a_delete_takes_the_flag_of_commands_that_ask(run: Run, tmp_path: Path) 
     table = make_table(tmp_path / "t", {"id": "BIGINT NOT NULL"}, ["id"], bucket=1)
     write(table, [{"id": 1}, {"id": 2}])
     assert "1 row deleted" in run("delete", table.url, "-w", "id = 1", "-y").out
+
+
+@pytest.mark.parametrize("unseen", [0, 2])
+def test_a_lost_compaction_is_told_whatever_else_is(unseen: int, capsys: pytest.CaptureFixture[str]) -> None:
+    summary: Any = SimpleNamespace(unseen_records=unseen, compaction_lost="another job has compacted the bucket")
+    note_changed(summary, "deleted")
+    told = capsys.readouterr().err
+    assert "but its compaction failed: another job has compacted the bucket" in told
+    assert ("matching rows among them were deleted, too" in told) == bool(unseen)

@@ -11,12 +11,29 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.inspect import report_cost
 from paimon_cli.inspect import report_figures as figures_module
-from paimon_cli.inspect.charts import LABELS, NARROW, Axis, Bar, Line, Part, bars, binned, lines, nice_ceiling
+from paimon_cli.inspect.charts import (
+    LABELS,
+    NARROW,
+    WIDE,
+    Axis,
+    Bar,
+    Line,
+    Part,
+    Range,
+    bars,
+    binned,
+    lines,
+    nice_ceiling,
+    ranges,
+)
+from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.report_figures import RANDOM_USERS, Moment, ReportFigures, report_figures
 from paimon_cli.inspect.report_page import _ends
 from paimon_cli.options.option_text import human_size
+from paimon_cli.storage.threads import cached_property
 from tests.goldens import golden_table
 
 SHAPE = pa.schema([pa.field("p", pa.string(), nullable=False), pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
@@ -329,3 +346,43 @@ def test_many_owners_are_added_up(tmp_path: Path) -> None:
     page = page_of(table, tmp_path)[1]
     others = len(table.cost().rows) - report_cost.SHOWN_OWNERS
     assert others > 0 and f"{others} others" in page.texts
+
+
+def test_ranges_are_as_long_as_they_reach() -> None:
+    for sheet in (WIDE, NARROW):
+        _, body = ranges([Range("run 1", 0.5, 0.75, "level0", "a", "b"), Range("run 2", 0.25, 0.25, "level0", "a", "b")], sheet)
+        full = sheet.width - sheet.labels - sheet.notes
+        drawn = [
+            tuple(map(float, found)) for found in re.findall(r'<rect [^>]*?x="([\d.]+)"[^>]*? width="([\d.]+)"', "".join(body))
+        ]
+        assert drawn == [(sheet.labels + full * 0.5, full * 0.25), (sheet.labels + full * 0.25, 2.0)]
+
+
+def test_the_last_commit_of_a_user_is_its_newest(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+    for number in range(6):
+        table.write(rows(range(2)), commit_user=f"user {number % 2}", commit_id=number)
+    newest = {snapshot.commit_user: snapshot.time_millis for snapshot in reversed(list(table.context.snapshots.newest_first()))}
+    assert {row.user: row.last for row in figures_of(table).committers} == newest and len(newest) == 2
+
+
+def test_a_commit_that_comes_in_while_the_figures_are_read_is_no_part_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the files of one snapshot would be shown as those of the next, and each older one be wrong by its changes."""
+    table = keyed(tmp_path)
+    for number in range(3):
+        table.write(rows(range(number, number + 20)))
+    before = figures_of(table)
+
+    class Overtaken(ExaminedTable):
+        @cached_property
+        def all_buckets(self) -> list[BucketFiles]:
+            found = list(super().all_buckets)
+            Table.open(table.url).write(rows(range(500), "new"))
+            return found
+
+    monkeypatch.setattr(figures_module, "ExaminedTable", Overtaken)
+    found = figures_of(table)
+    assert Table.open(table.url).snapshot().id == before.history[-1].snapshot_id + 1
+    assert (found.history, found.kinds, found.committers) == (before.history, before.kinds, before.committers)

@@ -48,6 +48,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from tests import tables
 from tests.commit.commit_tables import data_file, make_table
 from tests.goldens import golden_table
+from tests.invariants.damaged_tables import Bench
 from tests.invariants.forged_tables import codes, entry, forge, store
 
 A = replace(data_file("a", low=0, high=9), max_sequence_number=9)
@@ -453,3 +454,17 @@ def test_each_extra_file_is_looked_for(tmp_path: Path) -> None:
     two = replace(live, file=replace(live.file, extra_files=("one.index", "other.index")))
     (found,) = _file_violations(version, two, StoredFiles(context), "PV012", "PV013")
     assert found.code == "PV012" and "other.index is missing" in found.message
+
+
+@pytest.mark.parametrize("code", ["PV035", "PV036"])
+def test_rows_of_append_tables_are_where_they_belong(tmp_path: Path, code: str) -> None:
+    context = tables.make_table(tmp_path / "t", {"p": "STRING", "k": "INT"}, [], ["p"], 2, {"bucket-key": "k"})
+    tables.write(context, [{"p": p, "k": k} for p in "ab" for k in range(8)])
+    bench = Bench(tmp_path / "t")
+    assert not list(Table.open(context.url).verify(level="full").violations)
+    moved = bench.live()[-1]
+    elsewhere = next(e.partition for e in bench.live() if e.partition != moved.partition)
+    other = replace(moved, bucket=1 - moved.bucket) if code == "PV035" else replace(moved, partition=elsewhere)
+    bench.path(moved).rename(bench.path(other))
+    bench.reforge(lambda e: other if e.identity == moved.identity else e)
+    assert code in {violation.code for violation in Table.open(context.url).verify(level="full").violations}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -362,3 +363,16 @@ def test_unknown_rules_and_keys(tmp_path: Path) -> None:
         Table.open(context.url).history_check(rule="lost")
     with pytest.raises(UsageError, match="'v' is not a key column"):
         Table.open(context.url).history_check(key={"v": 1})
+
+
+def test_a_file_that_two_buckets_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its path, so that its rows are live twice although no bucket has it twice."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
+    write(context, [row(1, 1)])
+    ((bucket_id, bucket),) = bucket_files(context, context.snapshots.latest()).items()
+    (file,) = bucket.files
+    again = replace(file, external_path=context.data_file_path(*bucket_id, file))
+    monkeypatch.setattr(Committer, "_check", lambda *_: None)
+    commit(context, [CommitMessage(bucket.partition, 1 - bucket.bucket, 2, append=FileChanges(added=(again,)))])
+    shared = found(context, rule="shared-file")["shared-file"]
+    assert (shared.certainty, shared.snapshots, shared.files) == (PROVEN, (1, 2), (file.file_name,))

@@ -12,6 +12,7 @@ from paimon_cli import Catalog, Table
 from paimon_cli.catalog import table_listing
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import bucket_files
+from paimon_cli.inspect.compaction_report import decision_rows
 from paimon_cli.jobs.table_cost import Saving
 from tests.goldens import GOLDENS, Golden, golden_table
 
@@ -326,3 +327,14 @@ def test_every_file_of_other_writers_has_an_owner(golden: Golden, tmp_path: Path
     cost = Table.open(directory).cost()
     assert sum(row.bytes for row in cost.rows) == cost.bytes == size_of(directory)
     assert not {row.owner for row in cost.rows} & {"orphans", "uncommitted", "other"}
+
+
+def test_files_that_only_change_their_level_are_not_fetched(tmp_path: Path) -> None:
+    options = {"bucket": "1", "target-file-size": "1 kb"}  # smaller files are merged
+    made = Table.create(tmp_path / "t", columns=["id BIGINT NOT NULL", "v STRING"], primary_key=["id"], options=options)
+    for commit in range(6):
+        made.write([{"id": commit * 100 + number, "v": "x"} for number in range(40)], compact="none")
+    (planned,) = decision_rows(made.context, made.plan_compaction("minor").decisions)
+    assert planned.upgraded == planned.files == 6
+    costs = {row.operation: row for row in made.cost().operations}
+    assert costs["compaction"].reads == costs["read"].reads - 6 + 1, "the metadata, which a commit reads again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -53,3 +54,31 @@ def test_a_small_schema_of_very_many_fields_is_refused_at_once() -> None:
     schema = {"type": "record", "name": "root", "fields": fields}
     with pytest.raises(NotColumnar):
         decode_columns(np.zeros(PADDING + 512, np.uint8), schema, np.array([1]), np.array([512]), [])
+
+
+def test_a_long_block_among_many_short_ones_takes_no_room_in_each_of_them() -> None:
+    rows = [{f"c{number}": 7 for number in range(20)}]
+    names = list(rows[0])
+    types = dict.fromkeys(names, "int")
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotColumnar):
+            columns(types, [rows] * 4_000 + [rows * 250], names)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    found = columns(types, [rows] * 200 + [rows * 250], names)
+    assert {name: found[name] for name in names} == {name: [7] * 450 for name in names}
+
+
+def test_places_of_values_that_may_be_null() -> None:
+    """Records are read from copies of their bytes, and places are those in the data."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "b", "type": ["null", "bytes"]}, {"name": "n", "type": "int"}]}
+    values = [[None if (block + at) % 3 == 0 else bytes([block, at]) for at in range(1 + block % 4)] for block in range(20)]
+    blocks = [b"".join(encode_value(schema, {"b": value, "n": 1}) for value in block) for block in values]
+    data = np.frombuffer(b"".join(blocks) + bytes(PADDING), np.uint8)
+    counts, sizes = np.array(list(map(len, values))), np.array(list(map(len, blocks)))
+    found = decode_columns(data, schema, counts, sizes, {"b"})
+    ends = zip(found["b.begin"].tolist(), found["b.end"].tolist(), strict=True)
+    read = [None if begin < 0 else data[begin:end].tobytes() for begin, end in ends]
+    assert read == [value for block in values for value in block]

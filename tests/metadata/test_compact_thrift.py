@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_cli.metadata.compact_thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Struct, decode, encode
+from paimon_cli.metadata.compact_thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Struct, decode, encode, encoded_struct
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.binary(max_size=140)
@@ -54,3 +56,11 @@ def test_what_is_cut_off_is_refused(fields: Struct, data: st.DataObject) -> None
     content = encode(fields)
     with pytest.raises((ValueError, LookupError)):
         decode(content[: data.draw(st.integers(0, len(content) - 1))])
+
+
+@pytest.mark.parametrize("read", [decode, lambda data: encoded_struct(data, 0, {1: None})], ids=["decoded", "encoded"])
+def test_a_number_has_at_most_ten_bytes(read: Callable[[bytes], object]) -> None:
+    read(b"\x16" + b"\xff" * 9 + b"\x01\x00")
+    for more in (1, 4_000_000):
+        with pytest.raises(ValueError, match="ten bytes"):
+            read(b"\x16" + b"\xff" * (9 + more) + b"\x01\x00")

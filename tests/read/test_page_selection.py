@@ -15,8 +15,9 @@ from paimon_cli.bucket import page_selection
 from paimon_cli.bucket.parquet_chunks import read_footer, read_ranges
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.compact_thrift import I32, decode, encode, number
 from paimon_cli.metadata.data_file_schema import read_schema
-from paimon_cli.metadata.parquet_footer import PageLocations
+from paimon_cli.metadata.parquet_footer import TAIL, PageLocations, ending
 from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.sql.predicate import parse_predicate
@@ -234,3 +235,19 @@ def test_a_damaged_page_index_is_reported(tmp_path: Path) -> None:
             assert len(rows) <= len(truth[text])
     assert outcomes["damaged"] > 20 < outcomes["right"]
     assert outcomes["missing"] <= 4
+
+
+@pytest.mark.parametrize("before", [b"\x16", b"\x19\x1c\x16"], ids=["a number for the pages", "a number of a page"])
+def test_a_number_without_an_end_is_damage(tmp_path: Path, before: bytes) -> None:
+    """And no reason to compute for hours: each of its bytes would cost as much as all before it."""
+    context = table(tmp_path, "keyed")
+    path = data_file(context)
+    content = path.read_bytes()
+    footer = content[-TAIL - int.from_bytes(content[-TAIL:-4], "little") : -TAIL]
+    fields, index = decode(footer), before + b"\xff" * 4_000_000 + b"\x01" + b"\x16\x02" * 2 + bytes(2)
+    for chunk in fields.elements(4)[0].elements(1):
+        chunk |= {4: number(len(content) - TAIL - len(footer)), 5: number(len(index), I32)}
+    changed = encode(fields)
+    path.write_bytes(content[: -TAIL - len(footer)] + index + changed + ending(changed))
+    with pytest.raises(DamagedFile):
+        scan(context, "near = 7")

@@ -23,7 +23,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import AlreadyExists, BadInput, DataConflict, Refused
 from paimon_cli.ingest.row_sources import JsonObjects
 from paimon_cli.maintain.tags import check_tag_name
-from paimon_cli.options.option_text import json_text
+from paimon_cli.options.option_text import counted, json_text
 from paimon_cli.read.html_text import telling_fields
 from paimon_cli.requests.compaction import CompactOptions, StrategyName
 from paimon_cli.requests.versions import TagOptions
@@ -248,6 +248,7 @@ def plan_delete_tag(visit: Visit, table: TableArgument, name: TagName) -> Answer
     opened = visit.table(table)
     place = Place.of(opened)
     tag, files = opened.tags.show(name), opened.tags.plan_rm(name).files()
+    shown = frozenset(file.path for file in files)
     data = {
         "tag": visit.shown(records([tag])[0]),
         "file_count": len(files),
@@ -257,7 +258,13 @@ def plan_delete_tag(visit: Visit, table: TableArgument, name: TagName) -> Answer
     def make(table: Table) -> Any:
         if table.tags.show(name).snapshot_id != tag.snapshot_id:
             raise DataConflict("the tag has been moved since the plan", "it names another snapshot", "plan the change again")
-        return TagDeleted(name, table.tags.rm(name))
+        removal = table.tags.plan_rm(name)
+        # other tags and snapshots held files with it, and may have gone since: neither changes what `Place` sees
+        if more := sum(file.path not in shown for file in removal.files()):
+            what = f"{counted(more, 'file')} would be deleted that the plan did not show"
+            why = "another version that held them has gone since; nothing was changed"
+            raise DataConflict(what, why, "plan the change again")
+        return TagDeleted(name, removal.run())
 
     return granted(visit, table, place, "delete tag", make, Answer(data, "what only this tag holds is deleted for good"))
 

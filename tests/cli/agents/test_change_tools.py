@@ -264,6 +264,26 @@ def test_a_moved_tag_is_not_deleted(agent: Agent) -> None:
     assert agent.table().tags["kept"].snapshot_id == 2
 
 
+@pytest.mark.parametrize("other", ["tag", "snapshot"])
+def test_a_tag_that_has_become_the_last_to_hold_its_files_is_not_deleted(agent: Agent, other: str) -> None:
+    """Two plans, each of which says that nothing is lost, would together delete the last version of these rows."""
+    table = agent.table()
+    table.compact("full")
+    if other == "tag":
+        table.tags.create("twin", snapshot=1)
+        table.expire(retain_max=1, retain_min=1, older_than="0 s")
+    plan = agent.call("plan_delete_tag", table="shop.orders", name="kept")
+    assert plan["file_count"] == 1
+    if other == "tag":
+        agent.call("apply", token=agent.call("plan_delete_tag", table="shop.orders", name="twin")["token"])
+    else:
+        table.expire(retain_max=1, retain_min=1, older_than="0 s")
+    assert refused(agent, plan["token"]).code == "PC-CONFLICT-DATA"
+    again = agent.call("plan_delete_tag", table="shop.orders", name="kept")
+    assert again["file_count"] > 1
+    assert agent.call("apply", token=again["token"])["result"]["files"] == again["file_count"] - 1  # the tag itself
+
+
 def test_a_tag_is_made_for_the_snapshot_that_was_planned(agent: Agent) -> None:
     plan = agent.call("plan_create_tag", table="shop.orders", name="first", snapshot=1)
     assert plan["snapshot"]["id"] == 1
