@@ -5,8 +5,8 @@ This is the only place that decides which kinds of tables can be read, written a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -54,8 +54,7 @@ class TableMode:
     shows_level_0: bool
     """Whether to show rows of level 0 that ordinary reads hide, for operations on all rows."""
     bucket: int
-    target_file_size: int
-    raw_options: Mapping[str, str]
+    options: TableOptions = field(repr=False)
     looks_up_keys: bool = False
     batches_have_buckets: bool = False
     """Whether buckets are postponed, but batch writes assign them at once, after counting the rows of a new partition."""
@@ -82,8 +81,7 @@ class TableMode:
             options.deletion_vectors_merge_on_read,
             shows_level_0,
             options.bucket,
-            options.target_file_size or (KEYED_FILE_SIZE if schema.primary_keys else APPEND_FILE_SIZE),
-            options.raw,
+            options,
             options.looks_up_keys,
             options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket,
             options.postpone_merge_on_read,
@@ -92,6 +90,11 @@ class TableMode:
             options.pk_clustering_override and bool(schema.primary_keys),
             options.merge_engine.newest_wins and options.ignore_delete,
         )
+
+    @property
+    def target_file_size(self) -> int:
+        """In bytes. Raises `UsageError` for an invalid option, on which no read depends."""
+        return self.options.target_file_size or (KEYED_FILE_SIZE if self.has_keys else APPEND_FILE_SIZE)
 
     @property
     def postpones_rows(self) -> bool:
@@ -119,7 +122,7 @@ class TableMode:
     def tracks_keyed_rows(self) -> bool:
         """Whether rows with a key have ids, too. Only pypaimon makes such tables; where it writes them, manifests record numbers
         of snapshots instead of the sequence numbers of rows, and these may start too low."""
-        return self.has_keys and self.raw_options.get(ROW_TRACKING, "").lower() == "true"
+        return self.has_keys and self.options.raw.get(ROW_TRACKING, "").lower() == "true"
 
     @property
     def looks_up_old_rows(self) -> bool:
@@ -172,7 +175,7 @@ class TableMode:
 
     def limits(self, work: str) -> list[str]:
         """One sentence for each reason why this version does not support `work` on this table, including its options."""
-        options, keys = self.raw_options, self.has_keys
+        options, keys = self.options.raw, self.has_keys
         named = [sentence for gate in gates_of(work) for sentence in option_catalog.refusals(gate, options, keys)]
         return [*named, *(limit.why for limit in self._limits(work))]
 
@@ -189,7 +192,7 @@ class TableMode:
         elif not self.bucket_mode.has_buckets and work == RESCALE:
             hint = "use `paimon-cli compact` to combine small files"
             yield Limit("without buckets", "its rows belong to partitions alone", hint)
-        elif self.bucket_mode.postpones and self.raw_options.get(SNAPSHOT_ORDERING, "").lower() == "true":
+        elif self.bucket_mode.postpones and self.options.raw.get(SNAPSHOT_ORDERING, "").lower() == "true":
             why = f"with {SNAPSHOT_ORDERING} postponed rows would be ordered by the snapshot of their compaction, not their own"
             yield Limit(f"with bucket={self.bucket} and {SNAPSHOT_ORDERING}", why, f"remove the option {SNAPSHOT_ORDERING}")
         elif self.bucket_mode.moves_keys and self.keeps_deleted_rows and work in (Operation.WRITE, CHANGE_ROWS):

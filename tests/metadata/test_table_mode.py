@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.datatypes.data_type import DataField, PlainType
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata import bucket_modes
 from paimon_cli.metadata.bucket_modes import BucketMode
 from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, TableMode
@@ -109,6 +109,13 @@ def test_limits_say_why_and_what_to_do() -> None:
     crossing = mode({"bucket": "-1"}, ("id",))
     assert crossing.limits(RESCALE) == ["a fixed number of buckets needs all partition columns in the primary key"]
     assert "dynamic-bucket.target-row-num" in crossing.hint(RESCALE) and crossing.hint(Operation.WRITE) == ""
+
+
+def test_a_table_with_a_wrong_size_of_files_can_be_read() -> None:
+    wrong = mode({"target-file-size": "huge"}, ("dt", "id"))
+    assert wrong.reads_merge
+    with pytest.raises(UsageError, match="target-file-size"):
+        _ = wrong.target_file_size
 
 
 @pytest.mark.parametrize(
