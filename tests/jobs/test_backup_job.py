@@ -21,7 +21,7 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.snapshot_checks import consumers_stand_somewhere
-from paimon_cli.jobs.backup_job import ROLLED_BACK, WRITTEN_HERE
+from paimon_cli.jobs.backup_aside import ROLLED_BACK, WRITTEN_HERE
 from paimon_cli.jobs.backup_records import BackupRecords
 from paimon_cli.jobs.copy_claim import LEASE, LEASE_MILLIS
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
