@@ -81,7 +81,10 @@ def test_a_catalog_marks_each_partition_by_each_action(context: TableContext) ->
     assert len(marks(context)) == 2
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"creationTime": "x", "modificationTime": 1}', '{"modificationTime": 1}'])
+OTHERS = ["", "[]", "{}", '{"creationTime": "x", "modificationTime": 1}', '{"modificationTime": 1}', "[" * 9_999]
+
+
+@pytest.mark.parametrize("content", OTHERS, ids=range(len(OTHERS)))
 def test_a_success_file_of_another_tool_is_replaced(context: TableContext, content: str) -> None:
     (Path(context.url) / "p=a" / "q=1" / "_SUCCESS").write_text(content)
     assert partition_rows(context, context.snapshots.latest())[2].done is None
