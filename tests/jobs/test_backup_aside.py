@@ -103,7 +103,7 @@ def test_a_run_that_died_while_it_set_aside_is_continued_after_another_rollback(
     middle = {number: rows(table, snapshot_id=number) for number in (4, 5)}
     go_back(table, 3)
     fill(table, 1, 80)
-    seen = set()
+    seen = set[str]()
     for each in killed:
         had = opened(each)
         copied = [n for n in (4, 5) if n in had.snapshots.ids() and rows(had, snapshot_id=n) == middle[n]]

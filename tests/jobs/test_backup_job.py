@@ -719,6 +719,17 @@ def test_changelogs_that_outlive_their_snapshots(tmp_path: Path) -> None:
     check_whole(opened(copy))
 
 
+def test_hints_of_changelogs_name_those_of_the_copy_after_each_run(tmp_path: Path) -> None:
+    options = {"changelog-producer": "input", "changelog.time-retained": "2 h", "write-only": "true"}
+    table, copy = new_table(tmp_path, **options), tmp_path / "copy"
+    for last in (3, 5):
+        fill(table, last + 1 - (table.snapshots.latest_id() or 0))
+        expire_snapshots(table, replace(ALL_BUT_ONE, heeds_consumers=False))  # before the second run has copied them
+        backup(table, copy)
+        hints = [int((copy / "changelog" / name).read_text()) for name in ("EARLIEST", "LATEST")]
+        assert hints == [1, last]
+
+
 def test_the_consumer_is_named_after_the_backup(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     fill(table, 1)

@@ -165,6 +165,21 @@ def test_reports_over_http(context: TableContext, receiver: tuple[type[Receiver]
             table.mark_done({"p": "a", "q": "1"})
 
 
+def test_a_host_that_leads_to_a_metadata_service_gets_no_report(context: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the name may let it lead anywhere after the user has allowed it."""
+    options = {
+        "partition.mark-done-action": "http-report",
+        "partition.mark-done-action.http.url": "http://reports.example.com/done",
+        "http-report.allowed-hosts": "reports.example.com",
+    }
+    connected = list[Any]()
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("169.254.169.254", 80))])
+    monkeypatch.setattr("socket.socket.connect", lambda _, where: connected.append(where))
+    with pytest.raises(StorageUnavailable, match="could not be reported"):
+        Table.open(context.url, options).mark_done({"p": "a", "q": "1"})
+    assert not connected
+
+
 ENDING = {"partition.end-input-to-done": "true", "dynamic-bucket.target-row-num": "10"}
 
 
