@@ -11,7 +11,8 @@ import pytest
 
 import paimon_cli
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.session import SUBMITTED, SparkRequest, default_heap, requested_spark, spark_confs
+from paimon_cli.jobs.spark.java_runtime import JavaRuntime
+from paimon_cli.jobs.spark.session import SUBMITTED, SparkRequest, default_heap, environment_of, requested_spark, spark_confs
 from paimon_cli.processor import OWN_WORKER
 from tests.local_spark import GIVEN_CONFS, PASSWORD, SEEN
 from tests.spark.steps import parent_of
@@ -183,3 +184,11 @@ def test_what_the_user_names_goes_before_what_spark_submit_says(
     assert (found["spark.master"], found["spark.x"]) == expected and request.master == expected[0]
     embedded = requested_spark(master, confs, {})
     assert embedded.master == spark_confs(embedded, tmp_path)["spark.master"] == (master or confs.get("spark.master", "local[*]"))
+
+
+def test_modules_of_the_user_are_found_by_workers_after_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("site.getsitepackages", list)
+    home = str(Path(paimon_cli.__file__).parent.parent)
+    for given, expected in (("/mine", os.pathsep.join((home, "/mine"))), ("", home)):
+        monkeypatch.setenv("PYTHONPATH", given)
+        assert environment_of(SparkRequest(), JavaRuntime(Path("/java"), 17))["PYTHONPATH"] == expected
