@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import paimon_cli
+from paimon_cli.jobs.spark import session
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime
-from paimon_cli.jobs.spark.session import SUBMITTED, SparkRequest, default_heap, environment_of, requested_spark, spark_confs
+from paimon_cli.jobs.spark.session import SUBMITTED, SparkRequest, default_heap, requested_spark, spark_confs
 from paimon_cli.processor import OWN_WORKER
 from tests.local_spark import GIVEN_CONFS, PASSWORD, SEEN
 from tests.spark.steps import parent_of
@@ -191,4 +192,4 @@ def test_modules_of_the_user_are_found_by_workers_after_the_package(monkeypatch:
     home = str(Path(paimon_cli.__file__).parent.parent)
     for given, expected in (("/mine", os.pathsep.join((home, "/mine"))), ("", home)):
         monkeypatch.setenv("PYTHONPATH", given)
-        assert environment_of(SparkRequest(), JavaRuntime(Path("/java"), 17))["PYTHONPATH"] == expected
+        assert session.environment_of(SparkRequest(), JavaRuntime(Path("/java"), 17))["PYTHONPATH"] == expected
