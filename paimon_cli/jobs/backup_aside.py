@@ -26,7 +26,7 @@ class SetAside:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOfCopy:
     """A run of a backup. `destination`: its name without secrets; `branches`: those that the table has."""
 
     number: int
@@ -35,7 +35,7 @@ class Run:
 
 
 def set_aside_what_differs(
-    copy: TableCopy, history: TableContext, there: Sequence[int], head: int | None, run: Run
+    copy: TableCopy, history: TableContext, there: Sequence[int], head: int | None, run: RunOfCopy
 ) -> Iterator[SetAside]:
     """Move snapshots and schemas of the copy that the table has no more, or has otherwise, into a branch of the copy. `head`: the
     newest snapshot that the last run had copied, if that is known.

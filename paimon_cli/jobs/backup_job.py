@@ -21,7 +21,7 @@ from itertools import pairwise
 from paimon_cli.catalog.table_site import check_output_path, check_site
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.backup_aside import Run, SetAside, is_equal, set_aside_what_differs
+from paimon_cli.jobs.backup_aside import RunOfCopy, SetAside, is_equal, set_aside_what_differs
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
 from paimon_cli.jobs.clone_job import copy_records
@@ -147,7 +147,7 @@ class _Backup:
         set_aside: list[SetAside] = []
         with cut.renewed():
             branches = context.branches.names()
-            this = Run(number, self.destination.name, branches)
+            this = RunOfCopy(number, self.destination.name, branches)
             for branch in (MAIN_BRANCH, *branches):
                 history = context if branch == MAIN_BRANCH else context.seen_from(branch)
                 there = all_ids(history)
