@@ -13,15 +13,15 @@ takes away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
 from paimon_cli.catalog.table_site import check_output_path, check_site
-from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
-from paimon_cli.history.lineage import follows
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.backup_aside import RunOfCopy, SetAside, is_equal, set_aside_what_differs
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
 from paimon_cli.jobs.clone_job import copy_records
@@ -42,7 +42,6 @@ from paimon_cli.metadata.table_layout import (
     MAIN_BRANCH,
     SCHEMA_PREFIX,
     SNAPSHOT_PREFIX,
-    TAG_PREFIX,
     TableLayout,
 )
 from paimon_cli.requests.backup import BackupOptions
@@ -50,17 +49,7 @@ from paimon_cli.storage.file_copy import Throttle
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import Storage
 
-ROLLED_BACK, WRITTEN_HERE = "rolled-back-", "written-here-"
-"""How the names of the branches begin that hold what the table has no more, and what others have written into the copy."""
 _ALL = 2**62
-
-
-@dataclass(frozen=True)
-class SetAside:
-    """A `branch` of the copy that holds what the table has otherwise, and what has happened, as a sentence."""
-
-    branch: str
-    cause: str
 
 
 @dataclass(frozen=True)
@@ -158,10 +147,11 @@ class _Backup:
         set_aside: list[SetAside] = []
         with cut.renewed():
             branches = context.branches.names()
+            this = RunOfCopy(number, self.destination.name, branches)
             for branch in (MAIN_BRANCH, *branches):
                 history = context if branch == MAIN_BRANCH else context.seen_from(branch)
                 there = all_ids(history)
-                set_aside += self._set_aside_what_differs(copy, history, there, heads.get(branch), number)
+                set_aside += set_aside_what_differs(copy, history, there, heads.get(branch), this)
                 self._copy_branch(copy, history, there, cut)
             if expired := self._expire(branches):
                 copy.forget()
@@ -214,28 +204,6 @@ class _Backup:
         if there:
             _let_go(copy, history, cut)
 
-    def _set_aside_what_differs(
-        self, copy: TableCopy, history: TableContext, there: Sequence[int], head: int | None, number: int
-    ) -> Iterator[SetAside]:
-        """Move snapshots of the copy that the table has no more, or has otherwise, into a branch of the copy. `head`: the newest
-        one that the last run had copied, if that is known.
-        """
-        differing = _differing(copy, history, there)
-        if not differing:
-            return
-        is_written = head is not None and differing[0] > head
-        branch = f"{WRITTEN_HERE if is_written else ROLLED_BACK}{number}"
-        branch += "" if history.branch == MAIN_BRANCH else f"-{history.branch}"
-        _move_aside(copy, history, differing, branch)
-        of = "" if history.branch == MAIN_BRANCH else f"branch {history.branch} of "
-        snapshots = f"snapshot {differing[0]}" if len(differing) == 1 else f"snapshots {differing[0]} to {differing[-1]}"
-        cause = f"{of}{self.context.name} does not have {snapshots} of the copy: it was rolled back, or files of it were lost"
-        if head is None:
-            cause += ", or another command has written into the copy"
-        if is_written:
-            cause = f"another command has written {snapshots} into {of}{self.destination.name}, which no backup has copied"
-        yield SetAside(branch, f"{cause}; what the copy had is now its branch {branch}")
-
     def _is_kept(self, version: CopiedVersion, latest: int | None = None) -> bool:
         """Whether a version is young enough to be copied. The newest one always is."""
         return self.keep_from is None or version.snapshot.time_millis >= self.keep_from or version.snapshot.id == latest
@@ -272,9 +240,9 @@ def _let_go(copy: TableCopy, history: TableContext, cut: HeldCut) -> None:
         before = cut.place(history)
         if number <= before:
             return
-        if _is_equal(copy, layout.snapshot(number), history.layout.snapshot(number)):
+        if is_equal(copy, layout.snapshot(number), history.layout.snapshot(number)):
             cut.go_on(history, number)
-            if _is_equal(copy, layout.snapshot(number), history.layout.snapshot(number)):
+            if is_equal(copy, layout.snapshot(number), history.layout.snapshot(number)):
                 return
             cut.hold(history, before)  # rolled back between the two
 
@@ -296,82 +264,12 @@ def _check_destination(context: TableContext, destination: Destination) -> None:
 def _check_same_table(copy: TableCopy) -> None:
     """Raise `Refused` unless the copy is of this table, whose schemas are never changed."""
     there = copy.numbers(copy.layout.schema_directory, SCHEMA_PREFIX)
-    if there and not _is_equal(copy, copy.layout.schema(there[-1]), copy.source.layout.schema(there[-1])):
+    if there and not is_equal(copy, copy.layout.schema(there[-1]), copy.source.layout.schema(there[-1])):
         raise Refused(
             f"{copy.layout.root} is the backup of another table",
             f"its schemas are not those of {copy.source.address}, which may have been dropped and created again",
             "back up into a new directory; this one keeps what it has",
         )
-
-
-def _is_equal(copy: TableCopy, there: str, here: str) -> bool:
-    """Whether a file of the copy and one of the table are the same; False if the table has none."""
-    try:
-        return copy.storage.read_bytes(there) == copy.source.storage.read_bytes(here)
-    except FileNotFoundError:
-        return False
-
-
-def _differing(copy: TableCopy, history: TableContext, there: Sequence[int]) -> list[int]:
-    """The snapshots of the copy that are not those of the table. Raises `DamagedFile` if the table has lost the newest one.
-
-    Expired ones are older than all that the table has. What was rolled back is newer, or was replaced by other commits.
-    """
-    layout = copy.layout.of_branch(history.branch)
-    held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
-    common = sorted(set(held).intersection(there))
-    while common and not _is_equal(copy, layout.snapshot(common[-1]), history.layout.snapshot(common[-1])):
-        common.pop()
-    last = common[-1] if common else 0
-    if not common and held and there and held[-1] < there[0] and not _is_of_another_history(copy, history, held[-1], there[0]):
-        last = held[-1]
-    differing = [number for number in held if number > last]
-    if differing and (hint := history.snapshots.latest_hint()) in differing:
-        _expect_not_lost(history, hint)
-    return differing
-
-
-def _is_of_another_history(copy: TableCopy, history: TableContext, newest: int, oldest: int) -> bool:
-    """Whether the copy's newest snapshot has the number before the oldest one of the table, which was built on another: after a
-    rollback or a fast-forward, and an expiry that no consumer has stopped. Its changes alone would leave files out.
-    """
-    if oldest != newest + 1:
-        return False
-    held = TableContext.open(copy.layout.root, storage=copy.storage, clock=history.clock).seen_from(history.branch)
-    before, snapshot = held.snapshots.find(newest), history.snapshots.find(oldest)
-    with suppress(DamagedFile, NotFound):
-        return before is not None and snapshot is not None and not follows(held, before, history, snapshot)
-    return True
-
-
-def _expect_not_lost(history: TableContext, hinted: int) -> None:
-    """Raise `DamagedFile` if there is no such snapshot, although the hint names it: a rollback lowers the hint first."""
-    path = history.layout.snapshot(hinted)
-    if not history.storage.exists(path) and history.snapshots.latest_hint() == hinted:
-        why = f"{history.layout.latest_hint} names it, and the copy has it"
-        hint = f"restore the backup into a new table, or go on with what is left: paimon-cli repair {history.layout.argument}"
-        raise DamagedFile(f"{path} is missing", why, hint, path=path)
-
-
-def _move_aside(copy: TableCopy, history: TableContext, differing: Sequence[int], branch: str) -> None:
-    """Make a branch of what the copy has of a history, and remove from that what differs."""
-    layout, keeper = copy.layout.of_branch(history.branch), copy.layout.of_branch(branch)
-    held = copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX)
-    for number in copy.numbers(layout.schema_directory, SCHEMA_PREFIX):
-        copy.put(keeper.schema(number), copy.storage.read_bytes(layout.schema(number)))
-    for number in held:
-        copy.put(keeper.snapshot(number), copy.storage.read_bytes(layout.snapshot(number)))
-    copy.write_hints(branch)
-    if len(differing) == len(held):
-        for name in copy.names(layout.tag_directory):
-            copy.put(keeper.tag(name.removeprefix(TAG_PREFIX)), copy.storage.read_bytes(f"{layout.tag_directory}/{name}"))
-        if history.branch != MAIN_BRANCH:  # a new branch with the name of another one
-            copy.storage.delete_directory(layout.version_root)
-            copy.forget()
-            return
-    for number in reversed(differing):
-        copy.remove(layout.snapshot(number))
-    copy.write_hints(history.branch)
 
 
 def copy_consumers(copy: TableCopy, history: TableContext) -> None:

@@ -255,7 +255,7 @@ def _success_file(context: TableContext, partition: bytes) -> dict[str, int]:
     """The times in the success file; empty if there is none, or if another tool wrote it."""
     try:
         times = json.loads(context.storage.read_bytes(_success_path(context, partition)))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     is_ours = isinstance(times, dict) and all(isinstance(times.get(name), int) for name in ("creationTime", "modificationTime"))
     return times if is_ours else {}

@@ -21,7 +21,7 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.snapshot_checks import consumers_stand_somewhere
-from paimon_cli.jobs.backup_job import ROLLED_BACK, WRITTEN_HERE
+from paimon_cli.jobs.backup_aside import ROLLED_BACK, WRITTEN_HERE
 from paimon_cli.jobs.backup_records import BackupRecords
 from paimon_cli.jobs.copy_claim import LEASE, LEASE_MILLIS
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
@@ -717,6 +717,17 @@ def test_changelogs_that_outlive_their_snapshots(tmp_path: Path) -> None:
     backup(replace(table, clock=ShiftedClock(40 * 86_400_000)), copy, keep="30d")
     assert [path.name for path in copy.glob("changelog/changelog-*")] == kept[-1:], "one is always kept"
     check_whole(opened(copy))
+
+
+def test_hints_of_changelogs_name_those_of_the_copy_after_each_run(tmp_path: Path) -> None:
+    options = {"changelog-producer": "input", "changelog.time-retained": "2 h", "write-only": "true"}
+    table, copy = new_table(tmp_path, **options), tmp_path / "copy"
+    for last in (3, 5):
+        fill(table, last + 1 - (table.snapshots.latest_id() or 0))
+        expire_snapshots(table, replace(ALL_BUT_ONE, heeds_consumers=False))  # before the second run has copied them
+        backup(table, copy)
+        hints = [int((copy / "changelog" / name).read_text()) for name in ("EARLIEST", "LATEST")]
+        assert hints == [1, last]
 
 
 def test_the_consumer_is_named_after_the_backup(tmp_path: Path) -> None:

@@ -255,6 +255,17 @@ def test_waiting_rows_do_not_delay_a_split(tmp_path: Path) -> None:
     assert round_of(context).regrouped == 0 and len(rows(context)) == 64
 
 
+def test_the_round_that_splits_a_partition_shows_the_rows_that_wait_in_it(tmp_path: Path) -> None:
+    context = made(tmp_path / "t")
+    put(context, range(60))
+    round_of(context, CompactRequest("minor"))
+    put(context, range(100, 104))
+    small = TableContext.open(context.url, {"postpone.target-row-num-per-bucket": "4"})
+    assert len(rows(small)) == 60
+    assert run_compact(small, REQUEST, LocalEngine(2), NoProgress()).regrouped == 1
+    assert len(rows(context)) == 64
+
+
 def test_commands(tmp_path: Path, run: Run) -> None:  # noqa: F811
     context = made(tmp_path / "t", **{"postpone.default-bucket-num": "1"})
     put(context, range(60))

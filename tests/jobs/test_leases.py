@@ -131,7 +131,10 @@ def test_a_lost_response_is_looked_up(directory: str) -> None:
     assert not leases("other", clock).acquire(STORE, directory)
 
 
-@pytest.mark.parametrize("content", [b"?", b"{}", b"[]", b"7", b'{"lives_ms": null}', b'{"lives_ms": "long"}', b"\xff"])
+ODD = [b"?", b"{}", b"[]", b"7", b'{"lives_ms": null}', b'{"lives_ms": "long"}', b"\xff", b'{"lives_ms": 1e999}', b"[" * 9_999]
+
+
+@pytest.mark.parametrize("content", ODD, ids=range(len(ODD)))
 def test_a_lease_that_cannot_be_understood_lives_as_long_as_ours(directory: str, content: bytes) -> None:
     clock = HandClock()
     STORE.write_new(f"{directory}/compaction-7", content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import math
 import socket
@@ -299,3 +300,11 @@ def test_a_request_has_a_time_and_a_size(served: tuple[str, int], monkeypatch: p
     with socket.create_connection(("127.0.0.1", port), 5) as large, contextlib.suppress(ConnectionError):
         large.sendall(b"GET / HTTP/1.1\r\n" + b"X-Y: " + b"x" * 60000 + b"\r\nX-Z: " + b"x" * 60000)
         assert large.recv(100) == b""
+
+
+def test_each_request_of_a_connection_has_the_whole_size(served: tuple[str, int]) -> None:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served[1], 10)) as kept:
+        for _ in range(3):
+            kept.request("GET", "/healthz", headers={"X-Y": "x" * 40_000})
+            answer = kept.getresponse()
+            assert answer.status == 200 and answer.read() and not answer.will_close

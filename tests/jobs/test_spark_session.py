@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import paimon_cli
+from paimon_cli.jobs.spark import session
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.session import SparkRequest, default_heap, spark_confs
+from paimon_cli.jobs.spark.java_runtime import JavaRuntime
+from paimon_cli.jobs.spark.session import SUBMITTED, SparkRequest, default_heap, requested_spark, spark_confs
 from paimon_cli.processor import OWN_WORKER
 from tests.local_spark import GIVEN_CONFS, PASSWORD, SEEN
 from tests.spark.steps import parent_of
@@ -157,3 +159,37 @@ def test_jobs_say_nothing_and_leave_nothing_behind(spark_engine: SparkEngine, ca
     assert capfd.readouterr() == ("", "")
     assert set(os.listdir()) - before <= {".hypothesis"}, "examples of other tests"
     assert {"spark-warehouse", "metastore_db", "derby.log", "artifacts"}.isdisjoint(os.listdir())
+
+
+@pytest.mark.parametrize(
+    ("master", "confs", "expected"),
+    [
+        (None, {}, ("yarn", "submitted")),
+        ("local[2]", {}, ("local[2]", "submitted")),
+        (None, {"spark.master": "local[3]", "spark.x": "mine"}, ("local[3]", "mine")),
+    ],
+)
+def test_what_the_user_names_goes_before_what_spark_submit_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str | None, confs: dict[str, str], expected: tuple[str, str]
+) -> None:
+    """Of the master, too: where tasks run decides what they may share with this process."""
+
+    class Submitted:
+        def getAll(self) -> list[tuple[str, str]]:
+            return [("spark.master", "yarn"), ("spark.x", "submitted")]
+
+    monkeypatch.setattr("paimon_cli.jobs.spark.session.SparkContext._ensure_initialized", lambda: None)
+    monkeypatch.setattr("paimon_cli.jobs.spark.session.SparkConf", Submitted)
+    request = requested_spark(master, confs, {SUBMITTED: "1"})
+    found = spark_confs(request, tmp_path)
+    assert (found["spark.master"], found["spark.x"]) == expected and request.master == expected[0]
+    embedded = requested_spark(master, confs, {})
+    assert embedded.master == spark_confs(embedded, tmp_path)["spark.master"] == (master or confs.get("spark.master", "local[*]"))
+
+
+def test_modules_of_the_user_are_found_by_workers_after_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("site.getsitepackages", list)
+    home = str(Path(paimon_cli.__file__).parent.parent)
+    for given, expected in (("/mine", os.pathsep.join((home, "/mine"))), ("", home)):
+        monkeypatch.setenv("PYTHONPATH", given)
+        assert session.environment_of(SparkRequest(), JavaRuntime(Path("/java"), 17))["PYTHONPATH"] == expected

@@ -25,7 +25,7 @@ from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.spark.chunks import Received, chunks_of, end_marks
 from paimon_cli.jobs.spark.engine import SparkEngine
-from paimon_cli.jobs.spark.write import Shuffle
+from paimon_cli.jobs.spark.write import Shuffle, reader_task
 from paimon_cli.jobs.write_job import run_write
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.data_file import BucketId
@@ -85,6 +85,16 @@ def test_rows_arrive_in_their_order_however_they_are_split(any_spark_engine: Spa
     run_write(context, json_sources(tmp_path, count=4, rows_each=500, keys=500), any_spark_engine, NoProgress())
     assert len(live_files(context)) > 2
     assert {row["v"] for row in rows(context)} == {f"3/{i}" for i in range(500)}
+
+
+def test_a_task_that_reads_several_splits_counts_each_by_itself(tmp_path: Path) -> None:
+    """So many splits share a reader task only in a large write."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
+    plan = plan_write(context, json_sources(tmp_path, count=3, rows_each=5, keys=15), "u")
+    chunks = reader_task(Shuffle(plan, 1, 2), None)(iter([pa.record_batch([pa.array([0, 1, 2])], names=["id"])]))
+    received = Received([*chunks, end_marks(2)])
+    assert sum(batch.num_rows for batch in received) == 15
+    assert [(number, tally.rows) for number, tally in received.notes] == [(0, 5), (1, 5), (2, 5)]  # type: ignore[union-attr]
 
 
 @pytest.mark.in_part(2)

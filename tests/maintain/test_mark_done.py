@@ -81,7 +81,10 @@ def test_a_catalog_marks_each_partition_by_each_action(context: TableContext) ->
     assert len(marks(context)) == 2
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"creationTime": "x", "modificationTime": 1}', '{"modificationTime": 1}'])
+OTHERS = ["", "[]", "{}", '{"creationTime": "x", "modificationTime": 1}', '{"modificationTime": 1}', "[" * 9_999]
+
+
+@pytest.mark.parametrize("content", OTHERS, ids=range(len(OTHERS)))
 def test_a_success_file_of_another_tool_is_replaced(context: TableContext, content: str) -> None:
     (Path(context.url) / "p=a" / "q=1" / "_SUCCESS").write_text(content)
     assert partition_rows(context, context.snapshots.latest())[2].done is None
@@ -160,6 +163,21 @@ def test_reports_over_http(context: TableContext, receiver: tuple[type[Receiver]
         received.answer = answer
         with pytest.raises(StorageUnavailable, match="could not be reported"):
             table.mark_done({"p": "a", "q": "1"})
+
+
+def test_a_host_that_leads_to_a_metadata_service_gets_no_report(context: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the name may let it lead anywhere after the user has allowed it."""
+    options = {
+        "partition.mark-done-action": "http-report",
+        "partition.mark-done-action.http.url": "http://reports.example.com/done",
+        "http-report.allowed-hosts": "reports.example.com",
+    }
+    connected = list[Any]()
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("169.254.169.254", 80))])
+    monkeypatch.setattr("socket.socket.connect", lambda _, where: connected.append(where))
+    with pytest.raises(StorageUnavailable, match="could not be reported"):
+        Table.open(context.url, options).mark_done({"p": "a", "q": "1"})
+    assert not connected
 
 
 ENDING = {"partition.end-input-to-done": "true", "dynamic-bucket.target-row-num": "10"}

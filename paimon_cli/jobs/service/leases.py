@@ -171,7 +171,7 @@ class Leases:
         """The time to live (millis) in the file; our own if the file cannot be parsed."""
         try:
             return int(json.loads(storage.read_bytes(path))["lives_ms"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return self.lives_millis
 
     def _put(self, storage: Storage, directory: str, number: int) -> bool:

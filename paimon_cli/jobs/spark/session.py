@@ -80,7 +80,7 @@ def _is_whole(path: Path) -> bool:
         return False
 
 
-LOCAL_MASTER = "local[*]"
+LOCAL_MASTER, _MASTER = "local[*]", "spark.master"
 LOG_PREFIX = re.compile(r"^[\d/]+ [\d:]+ (?:ERROR|WARN) ")
 ERROR_WORD = re.compile(r"Exception|Error\b|Invalid |[Gg]iving up")
 MAX_ERRORS_SHOWN = 2
@@ -179,7 +179,7 @@ def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[st
     """All Spark settings, with the user's last. `jvm_options`: additional options for a JVM on this machine."""
     confs = {
         **FIXED_CONFS,
-        "spark.master": request.master,
+        _MASTER: request.master,
         "spark.log.level": "WARN" if request.verbose else "ERROR",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
@@ -198,11 +198,13 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 def requested_spark(master: str | None, confs: Mapping[str, str], environment: Mapping[str, str]) -> SparkRequest:
     """The Spark that the user named, else that of the `spark-submit` that started this process, else embedded Spark."""
+    named = confs.get(_MASTER) or master
     if SUBMITTED in environment:
         SparkContext._ensure_initialized()
         submitted = dict(SparkConf().getAll())
-        return SparkRequest(master or submitted["spark.master"], {**submitted, **confs})
-    return SparkRequest(master or LOCAL_MASTER, dict(confs))
+        chosen = named or submitted[_MASTER]
+        return SparkRequest(chosen, {**submitted, **confs, _MASTER: chosen})
+    return SparkRequest(named or LOCAL_MASTER, dict(confs))
 
 
 def _quoted(option: str) -> str:

@@ -274,7 +274,8 @@ def test_early_times_that_java_cannot_read_in_orc_are_refused(tmp_path: Path, is
         if is_nested:
             column = pa.StructArray.from_arrays([column], ["t"])
         (tmp_path / name).mkdir()
-        orc.write_table(pa.table({"id": range(len(values)), "t": column}), tmp_path / name / "a.orc")
+        fine = pa.array([None] * len(values), pa.timestamp("ns"))
+        orc.write_table(pa.table({"id": range(len(values)), "fine": fine, "t": column}), tmp_path / name / "a.orc")
     before = contents(tmp_path)
     with pytest.raises(NotSupported, match=r"column t of .*/early/a\.orc holds a timestamp before 1970") as refused:
         catalog(tmp_path).plan_adoption(str(tmp_path / "early"), table=str(tmp_path / "t"))

@@ -83,6 +83,15 @@ def test_rows_are_merged_as_by_write(tmp_path: Path, source: Path, options: dict
     assert contents(source) == before and not opened(tmp_path).verify(level="full").violations
 
 
+def test_pieces_of_a_file_arrive_one_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    pq.write_table(rows([5, 1, 1, 6], [50, 10, 11, 60], [1] * 4), tmp_path / "source" / "a.parquet", row_group_size=2)
+    with injected(2):
+        plan(tmp_path, tmp_path / "source", primary_key="id", partition_columns=[]).run()
+    found = {row["id"]: row["v"] for row in opened(tmp_path).scan().to_arrow().to_pylist()}
+    assert found == {5: 50, 1: 11, 6: 60}
+
+
 def test_rows_that_wait_are_not_counted(tmp_path: Path, source: Path) -> None:
     assert plan(tmp_path, source, {"bucket": "-2"}).run().duplicates is None
     assert values(tmp_path) == {}
