@@ -50,6 +50,8 @@ def test_entropy_spreads_files_over_directories() -> None:
     found = chosen(places("entropy-inject"), names(20, 1))
     below = [re.fullmatch(r"(.*)/k=v/bucket-0/([01]{4}/[01]{4}/[01]{4}/[01]{8})/data-[^/]+", path) for path in found]
     assert all(below) and len({match[2] for match in below if match}) > 15
+    bits = [match[2].replace("/", "") for match in below if match]
+    assert len({text[8:12] for text in bits}) > 5 and not all(text.startswith(text[8:12]) for text in bits), "no bits twice"
 
 
 def test_of_a_scheme() -> None:

@@ -128,6 +128,14 @@ def test_columns_are_those_of_the_entries(manifests: list[tuple[list[ManifestEnt
         assert [backwards.entry(row) for row in range(len(columns))] == [columns.entry(row) for row in range(len(columns))][::-1]
 
 
+def test_each_entry_says_itself_whether_it_is_plain() -> None:
+    file = DataFileMeta("data-1", 1, 1, b"", b"", SimpleStats(), SimpleStats(), 0, 0, 0, 0)
+    rare = ({}, {"extra_files": ("x",)}, {}, {"embedded_file_index": b"i"}, {}, {"external_path": "s3://b/data-1"}, {})
+    entries = [ManifestEntry(0, bytes(12), 0, 1, replace(file, **change)) for change in rare]  # type: ignore[arg-type]
+    (found,) = decode_manifests([("m", manifest(entries, 2))])
+    assert found.plain.tolist() == [True, False, True, False, True, False, True]
+
+
 @pytest.mark.in_part(5)
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
 def test_manifests_of_other_writers(golden: Golden, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_cli.metadata.compact_thrift import I32, Struct, encode, number, struct_list
-from paimon_cli.metadata.parquet_footer import PageLocations
+from paimon_cli.metadata.compact_thrift import BINARY, I32, STRUCT, TRUE, Struct, decode, encode, number, struct_list
+from paimon_cli.metadata.parquet_footer import PageLocations, without_bounds
 
 LONG = st.integers(0, 2**62)
 PAGES = st.lists(st.tuples(LONG, st.integers(0, 2**31 - 1), LONG), max_size=20)
@@ -41,3 +41,21 @@ def test_locations_that_are_cut_off_are_refused(pages: Pages, data: st.DataObjec
     content = encoded(pages)
     with pytest.raises((ValueError, LookupError)):
         PageLocations.decode(content[: data.draw(st.integers(0, len(content) - 3))])
+
+
+def test_chunks_lose_all_their_bounds_and_no_others() -> None:
+    """Those for old readers, too, whether they are exact, and the place of the bounds of pages."""
+
+    def statistics() -> Struct:
+        texts = {field: (BINARY, b"x") for field in (1, 2, 5, 6)}
+        return Struct({**texts, 3: number(4), 4: number(5), 7: (TRUE, True), 8: (TRUE, True)})
+
+    def chunk() -> Struct:
+        places = {4: number(1), 5: number(2, I32), 6: number(3), 7: number(4, I32)}
+        return Struct({3: (STRUCT, Struct({12: (STRUCT, statistics())})), **places})
+
+    groups = [Struct({1: struct_list([chunk(), chunk()])}) for _ in range(2)]
+    left = decode(without_bounds(encode(Struct({4: struct_list(groups)})), {(1, 0), (0, 1)}))
+    found = [[set(leaf), set(leaf.required(3).value(12, Struct()))] for group in left.elements(4) for leaf in group.elements(1)]
+    whole, bare = [{3, 4, 5, 6, 7}, {1, 2, 3, 4, 5, 6, 7, 8}], [{3, 4, 5}, {3, 4}]
+    assert found == [whole, bare, bare, whole]
