@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,8 +131,16 @@ def test_columns_are_those_of_the_entries(manifests: list[tuple[list[ManifestEnt
 
 def test_each_entry_says_itself_whether_it_is_plain() -> None:
     file = DataFileMeta("data-1", 1, 1, b"", b"", SimpleStats(), SimpleStats(), 0, 0, 0, 0)
-    rare = ({}, {"extra_files": ("x",)}, {}, {"embedded_file_index": b"i"}, {}, {"external_path": "s3://b/data-1"}, {})
-    entries = [ManifestEntry(0, bytes(12), 0, 1, replace(file, **change)) for change in rare]  # type: ignore[arg-type]
+    rare: tuple[dict[str, Any], ...] = (
+        {},
+        {"extra_files": ("x",)},
+        {},
+        {"embedded_file_index": b"i"},
+        {},
+        {"external_path": "s3://b/data-1"},
+        {},
+    )
+    entries = [ManifestEntry(0, bytes(12), 0, 1, replace(file, **change)) for change in rare]
     (found,) = decode_manifests([("m", manifest(entries, 2))])
     assert found.plain.tolist() == [True, False, True, False, True, False, True]
 
