@@ -121,6 +121,22 @@ def test_copies_replace_their_file_in_a_bucket(tmp_path: Path) -> None:
     assert max(f.max_sequence_number for f in bucket_files(context, context.snapshots.latest())[bucket.bucket_id].files) == 29
 
 
+@pytest.mark.parametrize("pieces", [5, 1000])
+def test_changed_rows_are_numbered_above_all_others(tmp_path: Path, pieces: int) -> None:
+    """And those of each task above those of the one before."""
+    options = {"bucket-key": "id", "deletion-vectors.enabled": "true"}
+    context = make_table(tmp_path / "t", {"id": "INT", "v": "INT"}, [], bucket=1, options=options)
+    for time in range(3):
+        write(context, [{"id": 10 * time + number, "v": 0} for number in range(10)])
+    old = {file.file_name: file for file in files(context)}
+    with injected(pieces):
+        assert run(context, "id % 10 < 4", "v = 1").rows == 12
+    new = [file for file in files(context) if file.file_name not in old]
+    ranges = sorted((file.min_sequence_number, file.max_sequence_number) for file in new)
+    assert ranges[0][0] > max(file.max_sequence_number for file in old.values())
+    assert all(low > high for (_, high), (low, _) in pairwise(ranges))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_or_partition_without_rows_goes_unread(tmp_path: Path, kind: str) -> None:
     context = made(tmp_path, kind)

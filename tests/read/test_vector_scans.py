@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from paimon_cli import Table
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.bucket.data_file_reader import FilePart, read_part
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.merged_rows import read_bucket
@@ -24,6 +26,7 @@ from paimon_cli.pieces import PIECES
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import in_parts
 from paimon_cli.sql.predicate import parse_predicate
+from tests.pieces import injected
 from tests.tables import compact, make_table, scan_to_arrow, write
 
 COLUMNS = {
@@ -230,3 +233,17 @@ def test_many_files_are_put_together_into_splits(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(PIECES, "max_single_file_splits", 1)
     assert len(plan_scan(context, context.snapshots.latest()).splits) == 1
     assert scan(context) == rows and scan(context, threads=2) == rows
+
+
+def test_marked_rows_are_known_behind_row_groups_that_are_left_out(tmp_path: Path) -> None:
+    options = {"deletion-vectors.enabled": "true"}
+    context = make_table(tmp_path / "t", {"k": "INT", "v": "STRING"}, [], bucket=-1, options=options)
+    with injected(3):
+        write(context, [{"k": k, "v": f"v{k}"} for k in range(60)])
+        Table(context, Runtime()).delete("k = 43")
+        (file,) = the_bucket(context).files
+        path = tmp_path / "t" / "bucket-0" / file.file_name
+        assert pq.ParquetFile(path).num_row_groups > 3
+        for first in range(30, 60):
+            found = Table(context, Runtime()).scan(where=f"k >= {first}").to_arrow()["k"].to_pylist()
+            assert found == [k for k in range(first, 60) if k != 43]
