@@ -83,7 +83,10 @@ def _bold(heading: str) -> str:
 
 
 def as_option(group: Any, ctx: Any, words: Sequence[str]) -> list[str]:
-    """`help alter set` as `alter TABLE set --help`, and `help --all` as `--help --all`; other words as they are."""
+    """`help alter set` as `alter TABLE set --help`, and `help --all` as `--help --all`; other words as they are.
+
+    A command gets no flags: one without its value would take `--help` for it, and the command would run; so it would after `--`.
+    """
     if not words or words[0] != HELP:
         return list(words)
     named = [word for word in words[1:] if not word.startswith("-")]
@@ -96,4 +99,4 @@ def as_option(group: Any, ctx: Any, words: Sequence[str]) -> list[str]:
         named.insert(1, "TABLE")
     if flags and not named:
         return ["--help", *flags]
-    return [*named, *flags, "--help"]
+    return [*named, "--help"]

@@ -155,8 +155,9 @@ def _last_full(row: LsmRow) -> str:
 
 def _footer(row: LsmRow) -> str:
     rows = sum(run.rows for run in row.runs)
-    deletes = sum(run.delete_rows or 0 for run in row.runs)
-    share = f"   tombstones {100 * deletes / rows:.1f}%" if rows else ""
+    deletes = [run.delete_rows for run in row.runs if run.delete_rows is not None]
+    is_known = rows > 0 and len(deletes) == len(row.runs)  # not every writer records them
+    share = f"   tombstones {100 * sum(deletes) / rows:.1f}%" if is_known else ""
     space = f"space amplification {row.space_amplification_percent}% (limit {_limit(row.space_limit_percent)}%)"
     amplification = f"read amplification {row.read_amplification}   {space}{share}   DV rows {row.deletion_vector_rows}"
     amplification += f"\nlast full compaction: {_last_full(row)}"

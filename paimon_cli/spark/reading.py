@@ -28,7 +28,7 @@ from paimon_cli.api.arguments import checks_call, takes
 from paimon_cli.api.runtime import check_session
 from paimon_cli.api.scan import Scan, open_scan
 from paimon_cli.api.table import Table
-from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.data_type import DataField, fields_of
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.row_scan import RowScan
@@ -202,9 +202,21 @@ def _has_positions(spark: SparkSession, files: Sequence[NativeFile]) -> bool:
 
 
 def _distinguishes(spark: SparkSession, scan: RowScan) -> bool:
-    """Whether Spark's Parquet reader distinguishes the columns of the table: some may differ only in upper and lower case."""
-    names = scan.context.schema.field_names
-    return len({name.lower() for name in names}) == len(names) or str(spark.conf.get(CASE_SENSITIVE)).lower() == "true"
+    """Whether Spark's Parquet reader distinguishes the columns of the table and of its files, and the fields of each ROW.
+
+    Some may differ only in upper and lower case. Old files may hold columns that were dropped or renamed since.
+    """
+    if str(spark.conf.get(CASE_SENSITIVE)).lower() == "true":
+        return True
+    schemas = scan.context.schemas
+    old = {file.schema_id for split in scan.plan.splits for file in split.files} - {scan.context.schema.id}
+    return all(_are_distinct(schema.fields) for schema in (scan.context.schema, *map(schemas.named, sorted(old))))
+
+
+def _are_distinct(fields: Sequence[DataField]) -> bool:
+    if len({field.name.lower() for field in fields}) < len(fields):
+        return False
+    return all(_are_distinct(fields_of(part)) for field in fields for part in field.type.parts())
 
 
 def _native_frame(spark: SparkSession, scan: RowScan, files: Sequence[NativeFile]) -> DataFrame:

@@ -24,6 +24,7 @@ from paimon_cli.history.points_in_time import version_point
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.row_scan import ROW_KIND, RowScan
 from paimon_cli.jobs.spark.tasks import called_by_spark
+from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.read.increments import changelog_level
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
@@ -224,10 +225,23 @@ def _within(table: Table, begin: int, last: int, max_rows: int) -> int:
     snapshots, kept = table.context.snapshots, _kept_changelogs(table)
     for number in range(begin + 1, last + 1):
         snapshot = snapshots.find(number) or kept.find(number) or snapshots.get(number)
-        rows += snapshot.changelog_record_count or snapshot.delta_record_count or 0
+        rows += _changes_of(table, snapshot)
         if rows > max_rows:
             return max(number - 1, begin + 1)
     return last
+
+
+def _changes_of(table: Table, snapshot: Snapshot) -> int:
+    """The most rows that a stream shows of a snapshot.
+
+    The change of the table's count tells it only of appends: a compaction takes rows away, and shows none; an overwrite may take
+    as many as it adds, and shows both.
+    """
+    if snapshot.changelog_record_count:
+        return snapshot.changelog_record_count
+    if snapshot.commit_kind == OVERWRITE:
+        return sum(entry.file.row_count for entry in table.context.manifests.delta_entries(snapshot))
+    return max(snapshot.delta_record_count, 0) if snapshot.commit_kind == APPEND else 0
 
 
 def _with_kind(schema: StructType) -> StructType:

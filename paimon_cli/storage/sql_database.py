@@ -113,7 +113,10 @@ def _bounded_connect(driver: str) -> Callable[..., Any] | None:
 def _url(address: DatabaseAddress) -> URL:
     if not address.uri.startswith("jdbc:"):
         url = _with_login(address.uri)
-        return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
+        url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
+        if url.get_backend_name() == "sqlite":  # has no login, as with a JDBC URL
+            return url
+        return url.set(username=address.user or url.username, password=address.password or url.password)
     plain = address.uri.removeprefix("jdbc:")
     if plain.startswith("sqlite:"):
         return URL.create("sqlite", database=plain.removeprefix("sqlite:").removeprefix("file:").partition("?")[0])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.cli.command_groups import LOCATIONS
 from paimon_cli.cli.first_screen import FIRST_SCREEN, screen, shown_first
 from tests.cli.calling import Run
 from tests.cli.test_documented_commands import COMMANDS
+from tests.tables import make_table
 
 START = ["demo", "create", "write", "read", "ls", "describe", "health", "compact", "sql"]
 
@@ -60,6 +63,15 @@ def test_all_commands_are_one_option_away(words: str, run: Run) -> None:
 def test_help_is_a_command_as_well(words: str, same_as: str, run: Run) -> None:
     answer, expected = run(*words.split()), run(*same_as.split())
     assert (answer.code, answer.out) == (0, expected.out)
+
+
+@pytest.mark.parametrize("flags", ["--yes --warehouse", "--yes --fields", "--yes --", "--yes --dry", "--yes"])
+def test_help_runs_no_command(flags: str, tmp_path: Path, run: Run) -> None:
+    """A flag without its value would take `--help` for it."""
+    table = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"]).url
+    assert run("help", "drop", table, *flags.split()).out == run("drop", "--help").out
+    assert run("help", "tags", "create", table, *flags.split()).out == run("tags", "create", "--help").out
+    assert not [*Table.open(table).tags]
 
 
 def test_help_names_the_command_that_was_meant(run: Run) -> None:

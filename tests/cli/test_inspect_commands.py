@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
+from paimon_cli.cli.lsm_commands import _footer
+from paimon_cli.inspect.lsm_report import lsm_rows
 from tests.cli.calling import Run
 from tests.goldens import golden_table
 from tests.tables import make_table, write
@@ -164,6 +169,15 @@ def test_lsm_tree(run: Run, never_compacted: Path) -> None:
     text = run("lsm", "show", never_compacted).out
     assert "next compaction: WOULD PICK runs 1-9 by size-amplification" in text and "-> L5" in text
     assert "=" * 10 in text and "last full compaction: none: there is no run" in text
+
+
+def test_no_share_of_tombstones_is_shown_where_a_file_does_not_record_them(never_compacted: Path) -> None:
+    context = Table.open(str(never_compacted)).context
+    (row,) = lsm_rows(context, context.snapshots.latest())
+    known = _footer(row)
+    assert "tombstones" in known
+    unknown = replace(row, runs=(*row.runs[:-1], replace(row.runs[-1], delete_rows=None)))
+    assert _footer(unknown) == re.sub(r" +tombstones [\d.]+%", "", known)
 
 
 def test_tables_that_are_not_compacted_promise_no_compaction(run: Run, tmp_path: Path) -> None:

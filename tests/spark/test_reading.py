@@ -498,6 +498,24 @@ def test_columns_that_differ_only_in_case(session: SparkSession, tmp_path: Path,
         session.conf.unset(reading.CASE_SENSITIVE)
 
 
+@pytest.mark.parametrize("change", ["dropped", "renamed"])
+def test_columns_of_old_files_that_differ_only_in_case(session: SparkSession, tmp_path: Path, change: str) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id INT NOT NULL", "n INT", "N STRING"])
+    table.write(pa.table({"id": pa.array([1], pa.int32()), "n": pa.array([2], pa.int32()), "N": ["big"]}))
+    if change == "dropped":
+        table.alter.drop_column("N")
+    else:
+        table.alter.rename_column("N", "m")
+    assert [tuple(row)[:2] for row in spark.read(session, table.url).collect()] == [(1, 2)]
+
+
+def test_fields_that_differ_only_in_case(session: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id INT", "s ARRAY<ROW<n INT, N INT>>"])
+    rows = pa.StructArray.from_arrays([pa.array([2], pa.int32()), pa.array([3], pa.int32())], ["n", "N"])
+    table.write(pa.table({"id": pa.array([1], pa.int32()), "s": pa.ListArray.from_arrays([0, 1], rows)}))
+    assert [tuple(row.s[0]) for row in spark.read(session, table.url).collect()] == [(2, 3)]
+
+
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_column_called_as_the_metadata_of_spark(session: SparkSession, tmp_path: Path, renamed: bool) -> None:
     options = {"write-only": "true"}

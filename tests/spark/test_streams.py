@@ -270,6 +270,25 @@ def test_starts_row_kinds_and_limits(batches: Batches, table: Table, tmp_path: P
     assert batches(table, tmp_path / "h", start="second") == [[(2, 22)]], "the snapshot of the tag is read"
 
 
+def test_compactions_and_overwrites_let_no_batch_grow(tmp_path: Path) -> None:
+    """A compaction takes rows away, and an overwrite as many as it adds: neither makes room for further rows."""
+    columns, options = {"id": "BIGINT NOT NULL", "n": "BIGINT"}, {"write-only": "true", "streaming-read-overwrite": "true"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], options=options).url)
+
+    def write(n: int, **how: Any) -> None:
+        table.write(pa.table({"id": [*range(10)], "n": [n] * 10}), **how)
+
+    for n in range(3):
+        write(n)
+    table.compact(strategy="full")
+    for n in range(3, 6):
+        write(n)
+    write(6, overwrite=True)
+    write(7)
+    sizes = [len(rows) for rows in driven(table, tmp_path / "c", start="1", row_kind="true", maxRowsPerTrigger="40")]
+    assert sum(sizes) >= 70 and max(sizes) <= 40
+
+
 @ON_SPARK
 @pytest.mark.in_part(5)
 @pytest.mark.parametrize(

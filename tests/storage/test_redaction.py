@@ -255,6 +255,17 @@ def test_an_unknown_parameter_is_named_only_if_it_is_no_part_of_a_password() -> 
         open_database(DatabaseAddress("jdbc:postgresql://h/db?sslpassword=HUN&TER=2"))
 
 
+@pytest.mark.parametrize("uri", ["jdbc:postgresql://old:word@h/db", "postgresql://old:word@h/db", "postgresql://h/db"])
+def test_options_with_a_login_override_that_of_the_url(uri: str) -> None:
+    url = open_database(DatabaseAddress(uri, "paimon", "hunter2")).url
+    assert (url.username, url.password) == ("paimon", "hunter2")
+
+
+def test_a_database_that_is_a_file_has_no_login() -> None:
+    for uri in ("jdbc:sqlite:/tmp/x.db", "sqlite:////tmp/x.db"):
+        assert open_database(DatabaseAddress(uri, "paimon", "hunter2")).url.database == "/tmp/x.db"
+
+
 @pytest.mark.parametrize("form", ["address=(host=h)(port=1)(user=u)(password=HUN&TER2=x)", "(host=h,user=u,password=HUN&TER2=x)"])
 @pytest.mark.parametrize("scheme", ["jdbc:mysql", "mysql"])
 def test_addresses_with_a_login_of_the_java_drivers_own_form_are_not_shown(scheme: str, form: str) -> None:
