@@ -81,7 +81,7 @@ def _unzigzag(groups: np.ndarray) -> np.ndarray:
 
 
 BEGIN, END = "begin", "end"
-"""Names of the two columns that give the byte range of each record."""
+"""The two columns of a byte range: `PATH.begin` and `PATH.end`. The path of a record is empty, so no field has their names."""
 NULL_NUMBER = np.iinfo(np.int64).min
 """The number that represents null."""
 
@@ -169,7 +169,7 @@ class _Blocks:
             shift = cursors - begin
             shifts[step, :active] = shift
             cursors[:] = after + shift
-            for name, column in {**found, BEGIN: begin, END: after}.items():
+            for name, column in {**found, f".{BEGIN}": begin, f".{END}": after}.items():
                 if name not in tables:
                     tables[name] = np.full(shape, _NO_NUMBER if name in walk.numbers else _NOWHERE)
                 tables[name][step, :active] = column

@@ -271,7 +271,7 @@ class OpenManifests:
         if (found.get("_VERSION", nothing) != MANIFEST_VERSION).any():
             raise NotColumnar
         numbers = {name: found.get(path, nothing) for name, (path, _) in _NUMBERS.items()}
-        ranges = {name: _range(data, found, f"{path}.", nothing) for name, path in _RANGES.items()}
+        ranges = {name: _range(data, found, path, nothing) for name, path in _RANGES.items()}
         for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
             if name != "creation_times" and (column == NULL_NUMBER).any():
                 raise NotColumnar
@@ -286,8 +286,8 @@ class OpenManifests:
         return ManifestTable(**columns, plain=plain, records=records)
 
 
-def _range(data: np.ndarray, found: Mapping[str, np.ndarray], prefix: str, nothing: np.ndarray) -> ByteRanges:
-    return ByteRanges(data, _narrow(found.get(f"{prefix}{BEGIN}", nothing)), _narrow(found.get(f"{prefix}{END}", nothing)))
+def _range(data: np.ndarray, found: Mapping[str, np.ndarray], path: str, nothing: np.ndarray) -> ByteRanges:
+    return ByteRanges(data, _narrow(found.get(f"{path}.{BEGIN}", nothing)), _narrow(found.get(f"{path}.{END}", nothing)))
 
 
 def _narrow(column: np.ndarray) -> np.ndarray:

@@ -265,7 +265,7 @@ def file_changes(context: TableContext, before: Snapshot, after: Snapshot) -> li
 
 def row_changes(context: TableContext, before: Snapshot, after: Snapshot) -> Iterator[RowChange]:
     """The rows that differ between two snapshots, bucket by bucket, in the columns of the newer one. Reads only changed files."""
-    newer = context.at_schema(after.schema_id)
+    newer = context.at_schema(max(before.schema_id, after.schema_id))  # `after` may be the older one, with narrower types
     fields = newer.schema.fields
     for split in plan_difference(newer, before, after).splits:
         assert split.before is not None

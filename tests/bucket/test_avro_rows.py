@@ -107,6 +107,16 @@ def test_cells_come_back(text: str, cells: list[Any]) -> None:
     assert batch["c"].to_pylist() == table["c"].to_pylist()
 
 
+@pytest.mark.parametrize("text", ["BIGINT", "INT", "DATE", "STRING", "DOUBLE"])
+def test_columns_may_be_named_like_the_ends_of_ranges(text: str) -> None:
+    """Where the records of a block begin and end is found beside the columns: their numbers once took the place of values."""
+    schema = table_schema(begin=text, end=text, n="INT")
+    cells = pa.array([100, 200, None, 300], pa.int32()).cast(arrow_type(schema.fields[0].type)).to_pylist()
+    given = [{"begin": cell, "end": cells[0], "n": number} for number, cell in enumerate(cells)]
+    (batch,) = read(written(schema, table_of(schema, given)), schema, ["begin", "end", "n"])
+    assert batch.to_pylist() == given
+
+
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
 @pytest.mark.parametrize(
     "batch_rows", [1, PIECES.avro_block_rows - 1, PIECES.avro_block_rows, PIECES.avro_block_rows + 1, 10 * PIECES.avro_block_rows]

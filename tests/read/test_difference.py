@@ -185,6 +185,20 @@ def test_changes_have_the_columns_of_the_newer_snapshot(tmp_path: Path) -> None:
         ("-U", {"k": 2, "v": "b", "more": None}),
         ("+U", {"k": 2, "v": "b", "more": 5}),
     ]
+    assert [(c.kind, c.values) for c in row_changes(later, newer, older)] == [
+        ("-U", {"k": 2, "v": "b", "more": 5}),
+        ("+U", {"k": 2, "v": "b", "more": None}),
+    ]
+
+
+def test_changes_back_to_a_narrower_type_keep_all_digits(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options={"write-only": "true"})
+    write(context, [{"k": 1, "v": 100}])
+    Table.open(context.url).alter.alter_column("v", "BIGINT")
+    later = TableContext.open(context.url)
+    write(later, [{"k": 1, "v": 5_000_000_000}])
+    older, newer = later.snapshots.get(1), later.snapshots.get(2)
+    assert [(c.kind, c.values["v"]) for c in row_changes(later, newer, older)] == [("-U", 5_000_000_000), ("+U", 100)]
 
 
 def test_rows_without_a_key_in_rescaled_buckets(tmp_path: Path) -> None:
