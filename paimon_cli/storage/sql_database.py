@@ -92,7 +92,7 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
             event.listen(engine, "do_connect", lambda _, __, arguments, options: connect(*arguments, **options))
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
-        why = str(error).splitlines()[0] if isinstance(error, ImportError) else "it is not the URL of a known database"
+        why = next(iter(str(error).splitlines()), "") if isinstance(error, ImportError) else "it is not the URL of a known database"
         hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"
         raise UsageError(f"cannot open the database of {what} {shown_address(address.uri)}", why, hint) from None
 
@@ -158,6 +158,6 @@ def database_errors(address: DatabaseAddress, what: str = COMMIT_LOCK) -> Iterat
     try:
         yield
     except SQLAlchemyError as error:
-        text = str(getattr(error, "orig", None) or error).splitlines()[0]
+        text = next(iter(str(getattr(error, "orig", None) or error).splitlines()), type(error).__name__)
         why = redact(text, {"uri": address.uri, "password": address.password})
         raise StorageUnavailable(f"the database of {what} does not answer", why, "check uri") from None
