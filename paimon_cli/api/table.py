@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from paimon_cli.api.definition import Alter
     from paimon_cli.api.transaction import Transaction
     from paimon_cli.api.versions import Branches, Consumers, Tags
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.maintain.trash import Trash
     from paimon_cli.maintain.trash_entry import TrashEntry
+    from paimon_cli.metadata.table_schema import TableSchema
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
         deleted. Raises `Refused` in a catalog whose server deletes files by itself, without `purge`.
         """
         from paimon_cli.catalog.warehouse_trash import trash_of_table
-        from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
+        from paimon_cli.maintain.drop_table import plan_table_drop
         from paimon_cli.maintain.named_files import total_size
         from paimon_cli.maintain.needed_files import files_elsewhere
         from paimon_cli.storage.capabilities import link_target
@@ -237,8 +239,8 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
             )
             raise Refused(f"{opened.name} cannot be moved to a trash", why, "delete it for good: add --purge")
         if trash is None or (is_repeated and begun is None):
-            paths = [file.path for file in elsewhere]
-            delete_files = partial(drop_table, opened.storage, opened.layout, schema, elsewhere=paths)
+            begun_in = trash_of_table(opened.place, opened.url, opened.clock) if is_repeated else None
+            delete_files = partial(_delete_for_good, opened, schema, [file.path for file in elsewhere], begun_in)
             return Planned(dropped, self._dropping(dropped, delete_files), lambda: plan.files)
         name = ".".join(database_and_table(opened.url))
         into = trash.new_entry(name, opened.url, kept_millis, snapshots, len(plan.files), size)
@@ -268,6 +270,15 @@ class Table(Reading, TakesEvents, Integrity, Care, History):
         With `purge`, or outside of a warehouse, it is deleted for good. Other files in its directory remain.
         """
         return self.plan_drop(purge=options.purge).run()
+
+
+def _delete_for_good(opened: TableContext, schema: TableSchema | None, elsewhere: Sequence[str], begun_in: Trash | None) -> None:
+    """Delete a table. `begun_in`: the trash into which a drop that was interrupted may have copied versions of it."""
+    from paimon_cli.maintain.drop_table import drop_table
+
+    if begun_in is not None:
+        begun_in.give_up(opened.url)
+    drop_table(opened.storage, opened.layout, schema, elsewhere=elsewhere)
 
 
 def _plan_purge(name: str, trash: Trash, entry: TrashEntry, purge: bool) -> Planned[TableDropped, TableDropped]:

@@ -42,6 +42,7 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import did_you_mean
 
+_QUOTED = re.compile(r"('(?:[^']|'')*'|`(?:[^`]|``)*`)")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>:]|[^\s(),<>'`:]+|\S")
 _PLAIN: dict[str, DataType] = {
     "BOOLEAN": BOOLEAN,
@@ -99,9 +100,10 @@ class _Reader:
     """One pass over the tokens of a type text."""
 
     def __init__(self, text: str, sql: bool) -> None:
-        spaced = "".join(" " if is_java_whitespace(char) else char for char in text)
+        parts = _QUOTED.split(text)  # each second one is a name or comment in quotes, which is taken as it is
+        parts[::2] = ["".join(" " if is_java_whitespace(char) else char for char in part) for part in parts[::2]]
         self._text, self._sql = text, sql
-        self._tokens = [_Token(match[0], match.start()) for match in _TOKEN.finditer(spaced)]
+        self._tokens = [_Token(match[0], match.start()) for match in _TOKEN.finditer("".join(parts))]
         self._next = self._depth = 0
         self._field_ids = count()
 
@@ -255,10 +257,11 @@ class _Reader:
         word = self._peek()
         if not (word.isascii() and word.isdigit()):
             raise self._error("a whole number is missing")
-        if not low <= int(word) <= high:
+        digits = word.lstrip("0") or "0"  # Python converts only texts of some length
+        if len(digits) > len(str(high)) or not low <= int(digits) <= high:
             raise self._error(f"a number from {low} to {high} is needed")
         self._advance()
-        return int(word)
+        return int(digits)
 
     def _raw_arguments(self) -> str | None:
         if not self._take("("):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, TableNotFound, UnfinishedCopy
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, PaimonError, TableNotFound, UnfinishedCopy, UsageError
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,
@@ -172,6 +172,7 @@ class SchemaHistory:
         """Publish a new schema. Returns false if another writer has taken its id. Raises `CommitUnknown`."""
         path = self.layout.schema(schema.id)
         content = schema.to_json().encode()
+        _check_readable(content, self.layout.root)
         published = put_and_verify(self.storage, path, content)
         if published in (Verified.OURS, Verified.THEIRS):
             return published is Verified.OURS
@@ -181,3 +182,11 @@ class SchemaHistory:
             f"before trying again: paimon-cli schemas ls {self.layout.argument}",
             path=path,
         )
+
+
+def _check_readable(content: bytes, root: str) -> None:
+    """Raise `UsageError` for a schema that cannot be read again: once it is published, nobody could open the table."""
+    try:
+        TableSchema.from_json(content)
+    except DamagedFile as error:
+        raise UsageError(f"{root} cannot have this schema", error.why or error.what, "choose other names and types") from error

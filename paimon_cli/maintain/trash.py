@@ -160,6 +160,19 @@ class Trash:
         found = (self._read(name) for name in self._ids())
         return next((entry for entry in found if entry and self._was_ended(entry) and entry.url == url), None)
 
+    def give_up(self, url: str) -> None:
+        """Remove what interrupted drops have copied of the table at this place, before it is deleted for good.
+
+        The next drop of a table at this place would go on with it, and a table that is brought back have versions of this one.
+        """
+        with suppress(DamagedFile):  # an entry that cannot be read is of no drop that could go on
+            for name in self._ids():
+                with suppress(DamagedFile):
+                    entry = self._read(name)
+                    if entry is not None and entry.url == url and self._was_ended(entry):
+                        self.storage.delete_directory(self.table_directory(entry))
+                        self._forget(entry)
+
     def _was_ended(self, entry: TrashEntry) -> bool:
         """Whether the drop of this entry was interrupted after it had ended the history: its first step without renames."""
         if entry.is_moved or self._holds_table(entry):

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import shortened
 from paimon_cli.requests.fields import Buckets, Names, Option, Parsed, Partitions, Request, Size, Texts, Time
 from paimon_cli.requests.maintenance import WHOLE_EXPIRY, What
 
@@ -141,10 +142,9 @@ class Patterns(Parsed[Sequence[str | re.Pattern[str]] | None, tuple[re.Pattern[s
         for text in () if given is None else given:
             try:
                 patterns.append(re.compile(text))
-            except re.error as error:
-                raise UsageError(
-                    f"'{text if isinstance(text, str) else text.pattern}' is not a regular expression", str(error)
-                ) from error
+            except (re.error, OverflowError, RecursionError) as error:
+                shown = shortened(text if isinstance(text, str) else text.pattern)
+                raise UsageError(f"'{shown}' is not a regular expression", str(error)) from error
         return tuple(patterns)
 
 

@@ -294,7 +294,8 @@ def _when(words: Words, names: tuple[str, ...]) -> WhenClause:
     else:
         words.expect("NOT", "MATCHED")
         when = "not_matched_by_source" if words.accept("BY", "SOURCE") else "not_matched"
-        words.accept("BY", "TARGET")
+        if when == "not_matched":
+            words.accept("BY", "TARGET")
     condition = words.until(("THEN",)) if words.accept("AND") else None
     words.expect("THEN")
     body = words.until(("WHEN", "MATCHED"), ("WHEN", "NOT", "MATCHED"), (_RETURNING,))

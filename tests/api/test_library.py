@@ -633,8 +633,9 @@ def test_a_catalog_compacts_several_tables(tmp_path: Path) -> None:
     seen: list[Any] = []
     catalog.watch(database="shop", watcher=Watcher(seen), strategy="full", max_rounds=1)
     assert [(done.table, done.state) for done in seen] == [("shop.orders", "nothing to do"), ("shop.returns", "compacted")]
-    with pytest.raises(UsageError, match="not a regular expression"):
-        catalog.compact(database="shop", include=["("])
+    for pattern in ("(", "a{99999999999999999999}", "(" * 5000 + ")" * 5000):
+        with pytest.raises(UsageError, match="not a regular expression"):
+            catalog.compact(database="shop", include=[pattern])
 
 
 def test_a_dedicated_compaction_warns_of_writers_that_compact_too(tmp_path: Path) -> None:

@@ -750,6 +750,7 @@ MERGE_ONE = "MERGE INTO shop.orders AS o USING (VALUES (1, 'a')) AS q(id, w) ON 
         (f"{MERGE_ONE} MATCHED AND o.p / q.id > 'x' THEN DELETE", "Could not convert string 'x' to DOUBLE"),
         (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.s > 5 THEN DELETE", "cannot compare o.s (STRING) with 5\nin: o.s > 5"),
         (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.z > 5 THEN DELETE", "no field 'z' in o"),
+        (f"{MERGE_ONE} NOT MATCHED BY SOURCE BY TARGET THEN DELETE", "THEN is expected before 'BY TARGET"),
     ],
 )
 def test_errors_show_only_what_was_written(catalog: Catalog, statement: str, shown: str) -> None:

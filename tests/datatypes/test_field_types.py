@@ -105,3 +105,14 @@ def test_newer_types_keep_their_text(text: str) -> None:
 
 def test_nullability_of_a_copy() -> None:
     assert INT.with_nullable(False) == parse_type("INT NOT NULL")
+
+
+def test_what_is_in_quotes_is_taken_as_it_is() -> None:
+    given = parse_sql_type("ROW<`a\tb`\x1fINT COMMENT 'one\n two'>")
+    assert [(field.name, field.description) for field in row_fields(given)] == [("a\tb", "one\n two")]
+
+
+def test_a_number_of_any_length_is_refused() -> None:
+    with pytest.raises(UsageError, match="a number from 1 to 2147483647 is needed"):
+        parse_sql_type(f"VARCHAR({'9' * 5000})")
+    assert parse_sql_type(f"VARCHAR({'0' * 5000}7)") == parse_sql_type("VARCHAR(7)")

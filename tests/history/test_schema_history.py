@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.data_type import BinaryType, DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
@@ -134,3 +134,13 @@ def test_a_damaged_schema_is_reported_with_its_path(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(DamagedFile, match=str(path)):
         history.get(3)
+
+
+def test_a_schema_that_cannot_be_read_is_not_published(tmp_path: Path) -> None:
+    past = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
+    assert past.commit(SCHEMA)
+    with pytest.raises(UsageError, match=r"BINARY\(0\)"):
+        past.commit(
+            replace(SCHEMA, id=1, fields=(*SCHEMA.fields, DataField(1, "b", BinaryType("BINARY", 0))), highest_field_id=1)
+        )
+    assert past.ids() == [0]

@@ -280,6 +280,34 @@ class TestKilledWithoutRenames:
             assert self.content(table.url) == expected
         assert 10 < changes < 99
 
+    def test_a_drop_for_good_leaves_nothing_to_the_next_table(self) -> None:
+        """A drop into the trash is killed, then the table is dropped for good: its copies are not those of a later table."""
+        seen = 0
+        for changes in range(100):
+            table = self.new_table()
+            context, trash = table.context, self.trash(table, changes)
+            with suppress(Killed):
+                trash.take(trash.storage, context.layout, trash.new_entry("shop.t", table.url, 10**9, 3, 1, 1), ())
+            whole = self.trash(table)
+            if whole.at(table.url) is not None:
+                break
+            seen += bool(whole.storage.list_directory(whole.directory))
+            table = Table.open(table.url, runtime=LOCAL)
+            if not table.context.snapshots.is_ended():
+                continue
+            table.drop(purge=True)
+            assert not self.files(whole.storage, whole.directory)
+            new = Table.create(table.url, columns=["k INT NOT NULL"], primary_key="k", bucket=1, runtime=LOCAL)
+            new.write([{"k": 9}])
+            trash = self.trash(new, 3)
+            with suppress(Killed):
+                trash.take(trash.storage, new.context.layout, trash.new_entry("shop.t", new.url, 10**9, 1, 1, 1), ())
+            Table.open(new.url, runtime=LOCAL).drop()
+            Catalog(whole.root, runtime=LOCAL).undrop("shop.t")
+            back = TableContext.open(new.url)
+            assert rows(back) == [{"k": 9}] and back.snapshots.ids() == [1] and not back.branches.names()
+        assert 5 < seen < 99
+
     @pytest.mark.parametrize("then", ["undrop", "empty"])
     def test_an_undrop(self, then: str) -> None:
         for changes in range(100):

@@ -21,6 +21,7 @@ from paimon_cli.datatypes.data_type import (
     FLOAT,
     INT,
     MAX_DECIMAL_PRECISION,
+    MAX_LENGTH,
     SMALLINT,
     STRING,
     TINYINT,
@@ -78,7 +79,7 @@ def declared_columns(schema: bytes) -> EventSchema | None:
         if "after" in images or "before" in images:
             parsed = images.get("after") or images["before"]
         return EventSchema({str(one["field"]): form_of(one) for one in parsed["fields"]})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -88,7 +89,8 @@ def form_of(declared: Mapping[str, Any]) -> ValueForm:
     if name == "org.apache.kafka.connect.data.Decimal":
         return _decimal(int(parameters.get("scale", 0)), parameters.get("connect.decimal.precision"))
     if name == "io.debezium.data.Bits":
-        return ValueForm(BinaryType("BINARY", (int(parameters["length"]) + 7) // 8), "bits")
+        size = (int(parameters["length"]) + 7) // 8
+        return ValueForm(BinaryType("BINARY", size) if 0 < size <= MAX_LENGTH else BYTES, "bits")
     if name in _GEOMETRY:
         return ValueForm(STRING, "geometry")
     if name in _NAMED:

@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 from paimon_cli.ingest.changes.event_lines import EventLines
 
 _MAXWELL = "maxwell"
-_COMMITS, _IN_TRANSACTION = r'^\{[^{]*"commit"\s*:\s*true', r'^\{[^{]*"xid"\s*:\s*\d'
-"""What precedes the row of Maxwell's events: `commit` is in the last one of a transaction, `xid` in all of them."""
+_BEFORE_ROW = r'^\{(?:[^{"]|"(?:[^"\\]|\\.)*")*'
+_COMMITS, _IN_TRANSACTION = _BEFORE_ROW + r'"commit"\s*:\s*true', _BEFORE_ROW + r'"xid"\s*:\s*\d'
+"""What precedes the row of Maxwell's events: `commit` is in the last one of a transaction, `xid` in all of them. Texts before it,
+such as the statement of `output_row_query`, may hold brackets."""
 _ID = r'"transaction"\s*:\s*\{[^{}]*?"id"\s*:\s*"(?P<id>[^"]*)"'
 
 

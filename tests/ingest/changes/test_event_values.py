@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, TINYINT, DataType
+from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, BYTES, TINYINT, DataType
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
-from paimon_cli.ingest.changes.debezium_types import form_of
+from paimon_cli.ingest.changes.debezium_types import declared_columns, form_of
 from paimon_cli.ingest.changes.event_decoder import EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
 from paimon_cli.ingest.changes.event_lines import lines_of
@@ -328,3 +328,15 @@ def test_a_tinyint_of_one_digit_is_a_number_where_the_column_is_one(raw: list[An
     for target in (TINYINT, BIGINT):
         cells, bad = as_column(pa.array(["true", "FALSE", "2", None, "yes", "0"]), form, target)
         assert cells.to_pylist() == [1, 0, 2, None, None, 0] and [cell.row for cell in bad] == [4]
+
+
+@pytest.mark.parametrize("length", ["0", "-50", "99999999999999999999"])
+def test_bits_of_no_possible_length_are_bytes(length: str) -> None:
+    form = form_of({"type": "bytes", "name": "io.debezium.data.Bits", "parameters": {"length": length}})
+    assert (form.type, form.form) == (BYTES, "bits")
+
+
+@pytest.mark.parametrize("name, key", [(DECIMAL, "scale"), ("io.debezium.data.Bits", "length")])
+def test_an_infinite_parameter_is_no_schema(name: str, key: str) -> None:
+    field = f'{{"field":"a","type":"bytes","name":"{name}","parameters":{{"{key}":1e999}}}}'
+    assert declared_columns(f'{{"fields":[{field}]}}'.encode()) is None

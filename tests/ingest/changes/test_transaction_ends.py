@@ -42,6 +42,8 @@ END = {"status": "END", "id": "1", "event_count": 2}
     [
         ("maxwell", [of_maxwell(1, 7), of_maxwell(2, 7, True), of_maxwell(3, 8)], 2),
         ("maxwell", [of_maxwell(1, 7), of_maxwell(2, 7)], 0),
+        ("maxwell", [{"query": 'x {"commit":true}', **of_maxwell(n, 7)} for n in (1, 2)], 0),
+        ("maxwell", [{"query": "{", **of_maxwell(1, 7)}, {"query": "{", **of_maxwell(2, 7, True)}, of_maxwell(3, 8)], 2),
         ("maxwell", [of_maxwell(1, None), of_maxwell(2, None)], 2),
         ("maxwell", [of_maxwell(1, 7, True)], 1),
         ("debezium", [of_debezium(1, "1"), of_debezium(2, "2"), of_debezium(3, "2")], 1),
