@@ -92,7 +92,9 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
             event.listen(engine, "do_connect", lambda _, __, arguments, options: connect(*arguments, **options))
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
-        why = next(iter(str(error).splitlines()), "") if isinstance(error, ImportError) else "it is not the URL of a known database"
+        why = (
+            next(iter(str(error).splitlines()), "") if isinstance(error, ImportError) else "it is not the URL of a known database"
+        )
         hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"
         raise UsageError(f"cannot open the database of {what} {shown_address(address.uri)}", why, hint) from None
 

@@ -78,9 +78,18 @@ def declared_columns(schema: bytes) -> EventSchema | None:
         images = {field.get("field"): field for field in parsed["fields"]}
         if "after" in images or "before" in images:
             parsed = images.get("after") or images["before"]
-        return EventSchema({str(one["field"]): form_of(one) for one in parsed["fields"]})
+        return EventSchema({_name_of(one): form_of(one) for one in parsed["fields"]})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def _name_of(declared: Mapping[str, Any]) -> str:
+    """Raises `TypeError`, or `UnicodeEncodeError` for half a surrogate, which no column can be named."""
+    name = declared["field"]
+    if not isinstance(name, str):
+        raise TypeError("the name of a field is no text")
+    name.encode()
+    return name
 
 
 def form_of(declared: Mapping[str, Any]) -> ValueForm:

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.event_values import text_of_json
-from paimon_cli.ingest.changes.json_shapes import (
-    EXACT_INTEGER,
-)
+from paimon_cli.ingest.changes.json_shapes import EXACT_INTEGER, is_utf8
 
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
@@ -107,12 +105,7 @@ def pairs_of(parsed: dict[str, Any], keys: ImageKeys) -> list[tuple[Any, dict[st
 def surrogate_in(parsed: Mapping[str, Any]) -> str:
     """Why a parsed event holds text that is no Unicode, or ''."""
     texts: Iterator[str] = _texts(parsed)
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return "it holds text that is not valid Unicode"
-    return ""
+    return "" if all(map(is_utf8, texts)) else "it holds text that is not valid Unicode"
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -29,6 +29,7 @@ from paimon_cli.ingest.changes.json_shapes import (
     TooWide,
     arrow_of,
     column_of,
+    is_utf8,
     merged,
     shape_of,
 )
@@ -197,6 +198,7 @@ class ImageReader:
         names = merged(shape if isinstance(shape, dict) else {}, old if isinstance(old, dict) else {})
         if not keys.after:
             names = {name: one for name, one in names.items() if not (keys.not_columns and name.startswith(keys.not_columns))}
+        names = {name: one for name, one in names.items() if is_utf8(name)}  # only bad events have others
         images = []
         for image in ([after for after, _ in rows], [before for _, before in rows]):
             columns = {
@@ -205,6 +207,7 @@ class ImageReader:
             }
             images.append(Images(np.array([one is not None for one in image], bool), columns))
         outside = {k: s for k, s in self.shape.items() if k not in (keys.after, keys.before) and (keys.after or k not in names)}
+        outside = {key: one for key, one in outside.items() if is_utf8(key)}
         parts = {key: _part([one.get(key) for one in objects], inner) for key, inner in outside.items()}
         return ReadEvents(
             lines.take(np.array(kept, np.int64)), np.array(event, np.int64), images[1], images[0], ReadParts(parts), keys

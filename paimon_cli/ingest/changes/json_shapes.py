@@ -69,6 +69,15 @@ def shape_of(value: Any, levels: int) -> Shape:
     return [shape]
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, of which JSON can have an escape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def merged(a: Shape, b: Shape) -> Shape:
     """The shape that takes the values of both. Raises `TooWide`."""
     if a == b or b == JsonKind.NULL:
@@ -85,9 +94,11 @@ def merged(a: Shape, b: Shape) -> Shape:
 
 
 def arrow_of(shape: Shape, numbers: Mapping[str, pa.DataType], name: str = "") -> pa.DataType | None:
-    """The Arrow type of a shape, None if it has a JsonKind.MIXED part. `numbers`: types for keys whose numbers must be exact, or
-    told from texts.
+    """The Arrow type of a shape, None if it has a JsonKind.MIXED part, or a key that no text in UTF-8 is. `numbers`: types for
+    keys whose numbers must be exact, or told from texts.
     """
+    if not is_utf8(name):
+        return None
     if isinstance(shape, dict):
         fields = {key: arrow_of(inner, numbers, key) for key, inner in shape.items()}
         return None if None in fields.values() else pa.struct(list(fields.items()))

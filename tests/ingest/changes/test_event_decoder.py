@@ -18,6 +18,7 @@ from paimon_cli.datatypes.data_type import BIGINT, STRING, DataType, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.changes.change_rows import UNCHANGED, rows_of
+from paimon_cli.ingest.changes.debezium_types import declared_columns
 from paimon_cli.ingest.changes.derived_columns import newest_millis
 from paimon_cli.ingest.changes.event_decoder import Decoded, EventDecoder
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS, Unchanging
@@ -200,6 +201,23 @@ def test_a_bad_event_between_others_does_not_change_what_these_do() -> None:
     (found,) = decoded("debezium", *given).events
     assert [event.reason for event in found.bad] == ["its 'after' is no row"]
     assert rows(replace(found, bad=())) == [("+I", one), ("-D", one), ("+I", two)]
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+@pytest.mark.parametrize("format, envelope", ENVELOPES)
+def test_a_column_whose_name_is_half_a_surrogate_is_in_a_bad_event(
+    format: str, envelope: Any, separators: tuple[str, str]
+) -> None:
+    one, wrong, two = {"id": 1}, {"id": 9, "\ud800": "x"}, {"id": 2}
+    given = [json.dumps(envelope("t", "c", None, row), separators=separators) for row in (one, wrong, two)]
+    (found,) = decoded(format, *given).events
+    assert [event.reason for event in found.bad] == ["it holds text that is not valid Unicode"]
+    assert [int(cells["id"]) for _, cells in rows(replace(found, bad=()))] == [one["id"], two["id"]]
+
+
+@pytest.mark.parametrize("name", [None, 5, "\ud800"])
+def test_a_schema_with_a_field_that_no_column_can_be_is_none(name: object) -> None:
+    assert declared_columns(json.dumps({"fields": [{"field": name, "type": "string"}]}).encode()) is None
 
 
 def test_each_truncation_is_one_of_its_own() -> None:
