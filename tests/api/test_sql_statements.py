@@ -13,6 +13,7 @@ import pytest
 from paimon_cli import Catalog
 from paimon_cli.api import sql_computed, sql_merge, sql_rows
 from paimon_cli.api.sql_rows import SpilledRows
+from paimon_cli.api.sql_session import NOT_RUN
 from paimon_cli.errors import (
     AlreadyExists,
     BadInput,
@@ -1093,3 +1094,10 @@ def test_only_a_column_is_ambiguous_in_a_merge(catalog: Catalog, clause: str, ch
     else:
         catalog.sql(merge, params=params)
     assert catalog.sql("FROM shop.kept").to_arrow().to_pylist() == [before | (changed or {})]
+
+
+@pytest.mark.parametrize("word", sorted(NOT_RUN))
+def test_statements_of_others_are_refused_in_any_case(catalog: Catalog, word: str) -> None:
+    for text in (word, word.lower(), word.capitalize()):
+        with pytest.raises(NotSupported, match=f"the statement {word}"):
+            catalog.sql(f" {text} shop.orders")

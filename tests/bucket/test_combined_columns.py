@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from paimon_cli import Table
+from paimon_cli.bucket import combined_columns
 from paimon_cli.bucket.combined_columns import row_ranges
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.cli.scan_view import headline
@@ -24,6 +26,7 @@ from paimon_cli.invariants.foreign_reads import foreign_read_report
 from paimon_cli.invariants.known_readers import judged
 from paimon_cli.jobs.row_scan import Increment, ReadRequest, plan_rows
 from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, FileChanges
+from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.commit.commit_tables import data_file
 from tests.pieces import injected
@@ -199,3 +202,10 @@ def test_ranges_of_ids() -> None:
     for wrong in (files((0, 5, 1), (0, 4, 2)), files((0, 5, 1), (4, 2, 2))):
         with pytest.raises(DamagedFile, match="overlaps"):
             row_ranges(wrong)
+
+
+def test_marked_rows_are_counted_through_all_batches() -> None:
+    rows = pa.record_batch({"n": list(range(9))})
+    batches = [rows.slice(0, 2), rows.slice(2, 3), rows.slice(5, 1), rows.slice(6, 3)]
+    live = combined_columns._live(iter(batches), DeletionVector.marking([1, 4, 7], bitmap64=False))
+    assert [number for batch in live for number in batch["n"].to_pylist()] == [0, 2, 3, 5, 6, 8]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paimon_cli.bucket import hash_index
-from paimon_cli.bucket.hash_index import NOWHERE, PackedIndex, read_key_hashes, write_key_hashes
+from paimon_cli.bucket.hash_index import NOWHERE, HashIndexes, PackedIndex, read_key_hashes, write_key_hashes
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta
 from paimon_cli.metadata.index_files import decode_key_hashes, encode_key_hashes
@@ -116,3 +116,12 @@ def test_without_hashes_there_is_no_index() -> None:
     index = PackedIndex([(np.array([], np.int32), 0)])
     assert (len(index), index.nbytes) == (0, 0)
     assert index.look_up(np.array([1], np.uint32)).tolist() == [NOWHERE]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_each_bucket_with_rows_has_an_index(tmp_path: Path, lost: int) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-1)
+    files = {number: IndexFileMeta(HASH, f"index-{number}", 4, 1) for number in range(3) if number != lost}
+    buckets = HashIndexes.at(context, None, {BucketId(EMPTY, number): -1 for number in range(3)}).with_rows
+    with pytest.raises(DamagedFile, match=f"bucket-{lost} has rows but no hash index"):
+        HashIndexes({EMPTY: files}, buckets).of(context, EMPTY)

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.catalog.table_location import locate_table
-from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies
+from paimon_cli.catalog.warehouse_policy import COUNTS_EVERY, Policies, PolicyFile
+from paimon_cli.errors import DamagedFile
 from paimon_cli.maintain.policy import Policy, PolicyKey
 from paimon_cli.maintain.read_rates import ReadCounts
+from paimon_cli.storage.local_storage import LocalStorage
 
 GOAL = "tables: {shop.orders: {goal: %s}}"
 
@@ -75,3 +77,14 @@ def test_counts_that_were_read_again_are_those_of_the_tables_that_exist(tmp_path
         for _ in range(COUNTS_EVERY):
             policies.renew([place])
         assert policies.reads(place).counts == {("shop.orders", "dt=1"): reads}
+
+
+@pytest.mark.parametrize("linked", [".paimon-cli", ".paimon-cli/policy.yaml"])
+def test_a_policy_behind_a_link_is_not_read(tmp_path: Path, linked: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "policy.yaml").write_text(GOAL % "cost")
+    place = tmp_path / "wh" / linked
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path / "elsewhere" / ("policy.yaml" if linked.endswith("yaml") else ""))
+    with pytest.raises(DamagedFile, match="is a link"):
+        PolicyFile(LocalStorage(), str(tmp_path / "wh")).content()

@@ -62,6 +62,7 @@ def test_the_first_commit_behind_the_end_of_a_day_is_tagged(tmp_path: Path) -> N
         ({"tag__creation_period": "hourly", "tag__period_formatter": "without_dashes"}, "20261128 08", "20261128 10"),
         ({"tag__creation_period": "hourly", "tag__period_formatter": "without_dashes_and_spaces"}, "2026112808", "2026112810"),
         ({"tag__creation_period": "two-hours"}, "2026-11-28 06", "2026-11-28 08"),
+        ({"tag__creation_period": "two-hours", "tag__period_formatter": "without_dashes"}, "2026-11-28 06", "2026-11-28 08"),
         ({"tag__creation_period_duration": "15 min"}, "202611280915", "202611281045"),
         ({"tag__creation_period": "hourly", "sink__process_time_zone": "Asia/Tokyo"}, "2026-11-28 17", "2026-11-28 19"),
         ({"tag__creation_period": "hourly", "sink__process_time_zone": "+09:00"}, "2026-11-28 17", "2026-11-28 19"),

@@ -138,6 +138,11 @@ def test_engines(options: dict[str, str], expected: MergeEngine) -> None:
             "column b is in two sequence groups: the second is fields.h.sequence-group",
         ),
         (
+            {**PARTIAL, **{f"fields.{name}.sequence-group": value for name, value in (("b", "a"), ("g", "l"), ("h", "a"))}},
+            UsageError,
+            "column a is in two sequence groups: the second is fields.h.sequence-group",
+        ),
+        (
             {**PARTIAL, "ignore-delete": "true", "partial-update.remove-record-on-delete": "true"},
             UsageError,
             "ignore-delete and partial-update.remove-record-on-delete contradict each other",

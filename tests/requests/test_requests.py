@@ -27,7 +27,15 @@ from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.verify_job import VerifyRequest
 from paimon_cli.requests.backup import BackupOptions
-from paimon_cli.requests.compaction import CompactOptions, CompactTables, PlanOfTables, ServiceOptions, TableChoice, Upkeep
+from paimon_cli.requests.compaction import (
+    CompactOptions,
+    CompactTables,
+    Patterns,
+    PlanOfTables,
+    ServiceOptions,
+    TableChoice,
+    Upkeep,
+)
 from paimon_cli.requests.comparison import CompareOptions, ShownRows
 from paimon_cli.requests.definition import ColumnOptions, ColumnPlace, CreateOptions
 from paimon_cli.requests.fields import Declared, Request, check_positive, declared
@@ -148,7 +156,7 @@ def test_a_method_has_the_keywords_of_its_request(method: Callable[..., Any]) ->
         assert f"`{one.name}`" in text, f"{one.name} is explained nowhere"
 
 
-@pytest.mark.parametrize("request_class", [CompactRequest, CompactTables, PlanOfTables, TableChoice, Upkeep])
+@pytest.mark.parametrize("request_class", [CompactRequest, CompactTables, Patterns, PlanOfTables, TableChoice, Upkeep])
 def test_requests_are_values(request_class: Any) -> None:
     made = request_class(**({"tables": ["t"]} if issubclass(request_class, TableChoice) else {}))
     assert pickle.loads(pickle.dumps(made)) == made == replace(made) == request_class.of(made)
@@ -277,3 +285,8 @@ def test_the_smallest_positive_number_is_1(number: int | None, refused: bool) ->
 
 def test_rows_shown_are_capped_at_the_largest_index_only() -> None:
     assert [ShownRows.read(number) for number in (0, 7, 1 << 70)] == [0, 7, sys.maxsize]
+
+
+def test_each_of_several_patterns_counts() -> None:
+    patterns = Patterns().parse(["orders.*", re.compile("log"), "x"])
+    assert patterns is not None and [one.pattern for one in patterns] == ["orders.*", "log", "x"]
