@@ -31,6 +31,8 @@ def test_rows(run: Run, table: Path) -> None:
     assert run("read", table, "--fields", "a_b,id", "-o", "ndjson").lines == [{"a_b": "x", "id": 7}]
     assert list(run("read", table, "--fields", "a_b,id", "-o", "ndjson").lines[0]) == ["a_b", "id"]
     assert run("read", table, "--fields", "`a_b`", "-o", "csv").out == "a_b\nx\n"
+    assert run("read", table, "--fields", "id,`a_b`", "-o", "csv").out == "id,a_b\n7,x\n"
+    assert run("read", table, "--fields", 'id, "a_b"', "-o", "csv").out == "id,a_b\n7,x\n"
     assert run("read", table, "--fields", "a_b,id").out == "a_b  id\nx     7\n1 row\n"
     assert run("read", table, "--row-kind", "--fields", "rowkind", "-o", "json").json["items"] == [{"rowkind": "+I"}]
     assert run("changelog", "read", table, "--from", 1, "--fields", "id,rowkind", "-o", "csv").out == "id,rowkind\n7,+I\n"

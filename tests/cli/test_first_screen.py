@@ -79,6 +79,13 @@ def test_help_names_the_command_that_was_meant(run: Run) -> None:
     assert "paimon-cli health --help" in answer.err
 
 
+def test_words_in_a_line_to_paste_are_quoted(run: Run) -> None:
+    """The shell would run what a name holds."""
+    for group, command in (("tags", "ls"), ("snapshots", "ls"), ("lsm", "show")):
+        refused = run(group, "wh/t; touch x", "$(id)", code=2)
+        assert f"paimon-cli {group} {command} 'wh/t; touch x' '$(id)'" in refused.err
+
+
 def test_all_is_no_option_of_other_commands(run: Run) -> None:
     answer = run("--all", "version", code=2)
     assert "--all needs --help" in answer.err
