@@ -152,6 +152,22 @@ def test_without_a_confirmation_the_hint_is_the_dry_run(run: Run, table: Path, n
     assert run(*shlex.split(hint.removeprefix("hint: paimon-cli "))).out.splitlines()[-1].startswith("run: paimon-cli ")
 
 
+def everything(folder: Path) -> dict[str, tuple[int, int]]:
+    found = {str(path): path.lstat() for path in folder.rglob("*")}
+    return {path: (status.st_ino, status.st_size) for path, status in found.items()}
+
+
+@pytest.mark.parametrize("name", sorted(set(PLANNED) - {"compact", "compact-manifests", "ingest", "analyze", "adopt"}))
+def test_a_dry_run_with_a_confirmation_changes_nothing(run: Run, table: Path, name: str) -> None:
+    if name in ("repair", "orphans rm"):
+        damage(run, table)
+    warehouse = table.parent.parent
+    words = [{"T": str(table), "W": str(warehouse)}.get(word, word) for word in PLANNED[name]]
+    before = everything(warehouse)
+    run(*words, "--dry-run", "--yes", *(["--apply"] if name in ("repair", "orphans rm") else []))
+    assert everything(warehouse) == before
+
+
 def timeless(shown: str) -> str:
     """The output without the time that an age means, which passes."""
     return re.sub(r"T[\d:]{8}Z", "", shown)
