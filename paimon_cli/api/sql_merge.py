@@ -305,6 +305,8 @@ class _Plan:
             return f"source.{self._names[id(words)]}"
         target, source = JoinedSide.of("target.", self.readable.field_names), JoinedSide.of("source.", self._columns.values())
         sides = {self.asked.names[0].lower(): target, self.asked.source_name.lower(): source}
+        if clause.when == "not_matched_by_source":  # all columns of the source would be null
+            return resolved(words, {self.asked.names[0].lower(): target}, [target])
         return resolved(words, sides, [source] if clause.when == "not_matched" else [target, source])
 
     def added(self, begun: Merge, clause: WhenClause) -> Merge:

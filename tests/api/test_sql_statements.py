@@ -751,6 +751,8 @@ MERGE_ONE = "MERGE INTO shop.orders AS o USING (VALUES (1, 'a')) AS q(id, w) ON 
         (f"{MERGE_ONE} MATCHED AND o.p / q.id > 'x' THEN DELETE", "Could not convert string 'x' to DOUBLE"),
         (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.s > 5 THEN DELETE", "cannot compare o.s (STRING) with 5\nin: o.s > 5"),
         (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND o.z > 5 THEN DELETE", "no field 'z' in o"),
+        (f"{MERGE_ONE} NOT MATCHED BY SOURCE AND q.w IS NULL THEN DELETE", "q"),
+        (f"{MERGE_ONE} NOT MATCHED BY SOURCE THEN UPDATE SET s = q.w", "q"),
         (f"{MERGE_ONE} NOT MATCHED BY SOURCE BY TARGET THEN DELETE", "THEN is expected before 'BY TARGET"),
     ],
 )
@@ -1101,3 +1103,11 @@ def test_statements_of_others_are_refused_in_any_case(catalog: Catalog, word: st
     for text in (word, word.lower(), word.capitalize()):
         with pytest.raises(NotSupported, match=f"the statement {word}"):
             catalog.sql(f" {text} shop.orders")
+
+
+def test_a_column_without_a_qualifier_is_one_of_the_table_where_there_is_no_row_of_the_source(catalog: Catalog) -> None:
+    statement = (
+        "MERGE INTO shop.orders AS o USING (VALUES (1, 0)) AS q(id, n) ON o.id = q.id WHEN NOT MATCHED BY SOURCE AND o.n > 20"
+    )
+    catalog.sql(f"{statement} THEN DELETE")
+    assert orders(catalog, "id") == [(1,), (2,)]
