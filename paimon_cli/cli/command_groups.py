@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -205,6 +205,7 @@ WORDS_OF_OTHERS = {
     "optimize": "compact",
     "vacuum": "expire",
     "diff": "compare",
+    "merge": "sql --help",
 }
 """What users of other programs may call our commands."""
 
@@ -236,7 +237,7 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             if known == "compare":
                 here, *others = _sides(args)
                 return f"paimon-cli compare {shlex.quote(here)} {shlex.join(others)}"
-            return self._similar(ctx, args) if known is None else f"paimon-cli {known} {shlex.join(args[1:])}".rstrip()
+            return self._similar(ctx, args) if known is None else shlex.join(self._line(ctx, ("paimon-cli",), known, args[1:]))
         if "table" in ctx.params:
             return self._similar(ctx, args)
         is_table = "/" in args[0] or "." in args[0] or os.path.isdir(args[0])
@@ -254,7 +255,14 @@ class HelpfulGroup(PlainHelp, TyperGroup):
             known = next((name for name in names if args[0].startswith((f"{name}-", f"{name}_"))), None)
         table = ctx.params.get("table")
         before = ("paimon-cli",) if ctx.parent is None else ("paimon-cli", ctx.info_name, *((str(table),) if table else ()))
-        return None if known is None else f"did you mean '{known}'? {shlex.join((*before, known, *args[1:]))}"
+        return None if known is None else f"did you mean '{known}'? {shlex.join(self._line(ctx, before, known, args[1:]))}"
+
+    def _line(self, ctx: Any, before: Sequence[str], known: str, args: Sequence[str]) -> tuple[str, ...]:
+        """The line of a command; of one that asks before it discards something its help, as other words were given."""
+        name, *more = known.split()
+        command = self.get_command(ctx, name)
+        asks = command is not None and any(parameter.name == "yes" for parameter in command.params)
+        return (*before, name, *(["--help"] if asks else [*more, *args]))
 
     def _first_arguments(self, ctx: Any) -> dict[str, str]:
         """The commands that take arguments, each with the name of the first."""

@@ -480,3 +480,16 @@ def test_a_delete_that_is_ordered_by_its_commit_is_not(run: Run, tmp_path: Path)
         changes = jsonl(tmp_path, {"k": 1, "s": 5, "op": "+I"}, {"k": 1, "s": None, "op": "-D"})
         told = run("write", table, changes, "--op-column", "op", *LOCAL, "-o", "json")
         assert told.json["item"]["unordered_deletes"] == 0
+
+
+@pytest.mark.parametrize("granularity", ["partition", "key"])
+def test_the_data_conflict_check_of_a_call_is_that_of_its_commit(run: Run, tmp_path: Path, granularity: str) -> None:
+    path, row = tmp_path / "t", '{"id": 1, "v": 5}'
+    run("create", path, "-C", "id INT NOT NULL", "-C", "v INT", "--primary-key", "id", "--bucket", 1)
+    for words in (
+        ("write", path, "-", "--format", "json"),
+        ("update", path, "--set", "v = v + 1", "--where", "id = 1"),
+        ("delete", path, "--where", "id = 1"),
+    ):
+        done = run(*words, "--engine", "local", "--data-conflict-check", granularity, "--trace", stdin=row)
+        assert f"data_conflict_check={granularity}" in done.err, words[0]

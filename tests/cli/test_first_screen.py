@@ -79,6 +79,19 @@ def test_help_names_the_command_that_was_meant(run: Run) -> None:
     assert "paimon-cli health --help" in answer.err
 
 
+@pytest.mark.parametrize(
+    "words, hint",
+    [
+        (("eras", "T", "--yes"), "did you mean 'erase'? paimon-cli erase --help\n"),
+        (("vacuum", "T", "--retain-max", "1", "--yes"), "paimon-cli expire --help\n"),
+        (("merge", "T", "--yes"), "paimon-cli sql --help\n"),
+        (("optimize", "T", "--all"), "paimon-cli compact T --all\n"),
+    ],
+)
+def test_a_line_to_paste_discards_nothing_that_was_not_named(run: Run, words: tuple[str, ...], hint: str) -> None:
+    assert run(*words, code=2).err.endswith(f"hint: {hint}")
+
+
 def test_words_in_a_line_to_paste_are_quoted(run: Run) -> None:
     """The shell would run what a name holds."""
     for group, command in (("tags", "ls"), ("snapshots", "ls"), ("lsm", "show")):
