@@ -24,7 +24,7 @@ from paimon_cli.history.lineage import follows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
-from paimon_cli.jobs.clone_job import copy_records
+from paimon_cli.jobs.clone_job import copy_consumers, copy_records
 from paimon_cli.jobs.copy_claim import check_apart, lease_of, new_lease, read_claim
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress
@@ -37,8 +37,6 @@ from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import plan_removal, remove_tags
 from paimon_cli.metadata.table_layout import (
-    BACKUP_CONSUMER,
-    CONSUMER_PREFIX,
     MAIN_BRANCH,
     SCHEMA_PREFIX,
     SNAPSHOT_PREFIX,
@@ -220,10 +218,14 @@ class _Backup:
         """Move snapshots of the copy that the table has no more, or has otherwise, into a branch of the copy. `head`: the newest
         one that the last run had copied, if that is known.
         """
-        differing = _differing(copy, history, there)
+        is_other = history.branch != MAIN_BRANCH and _is_other_branch(copy, history)
+        held = copy.numbers(copy.layout.of_branch(history.branch).snapshot_directory, SNAPSHOT_PREFIX)
+        differing = held if is_other else _differing(copy, history, there)
+        if is_other and not held:  # nothing but schemas
+            _forget_branch(copy, history)
         if not differing:
             return
-        is_written = head is not None and differing[0] > head
+        is_written = not is_other and head is not None and differing[0] > head
         branch = f"{WRITTEN_HERE if is_written else ROLLED_BACK}{number}"
         branch += "" if history.branch == MAIN_BRANCH else f"-{history.branch}"
         _move_aside(copy, history, differing, branch)
@@ -234,6 +236,8 @@ class _Backup:
             cause += ", or another command has written into the copy"
         if is_written:
             cause = f"another command has written {snapshots} into {of}{self.destination.name}, which no backup has copied"
+        if is_other:
+            cause = f"branch {history.branch} of {self.context.name} was dropped and created again: it has other schemas"
         yield SetAside(branch, f"{cause}; what the copy had is now its branch {branch}")
 
     def _is_kept(self, version: CopiedVersion, latest: int | None = None) -> bool:
@@ -312,6 +316,19 @@ def _is_equal(copy: TableCopy, there: str, here: str) -> bool:
         return False
 
 
+def _is_other_branch(copy: TableCopy, history: TableContext) -> bool:
+    """Whether the copy has a branch of this name with other schemas, which never change: it was dropped and created again."""
+    layout = copy.layout.of_branch(history.branch)
+    numbers = copy.numbers(layout.schema_directory, SCHEMA_PREFIX)
+    return not all(_is_equal(copy, layout.schema(number), history.layout.schema(number)) for number in numbers)
+
+
+def _forget_branch(copy: TableCopy, history: TableContext) -> None:
+    """Delete a branch of the copy, whose place another one of its name takes."""
+    copy.storage.delete_directory(copy.layout.of_branch(history.branch).version_root)
+    copy.forget()
+
+
 def _differing(copy: TableCopy, history: TableContext, there: Sequence[int]) -> list[int]:
     """The snapshots of the copy that are not those of the table. Raises `DamagedFile` if the table has lost the newest one.
 
@@ -366,26 +383,11 @@ def _move_aside(copy: TableCopy, history: TableContext, differing: Sequence[int]
         for name in copy.names(layout.tag_directory):
             copy.put(keeper.tag(name.removeprefix(TAG_PREFIX)), copy.storage.read_bytes(f"{layout.tag_directory}/{name}"))
         if history.branch != MAIN_BRANCH:  # a new branch with the name of another one
-            copy.storage.delete_directory(layout.version_root)
-            copy.forget()
+            _forget_branch(copy, history)
             return
     for number in reversed(differing):
         copy.remove(layout.snapshot(number))
     copy.write_hints(history.branch)
-
-
-def copy_consumers(copy: TableCopy, history: TableContext) -> None:
-    """Copy the progress of streaming readers, which is overwritten in the table, too."""
-    directory = copy.layout.of_branch(history.branch).consumer_directory
-    for status in history.storage.list_directory(history.layout.consumer_directory):
-        name = status.name
-        if status.is_directory or not name.startswith(CONSUMER_PREFIX) or name.startswith(f"{CONSUMER_PREFIX}{BACKUP_CONSUMER}"):
-            continue
-        with suppress(FileNotFoundError):  # its reader has ended
-            content = history.storage.read_bytes(status.path)
-            exists = name in copy.names(directory)
-            if not exists or copy.storage.read_bytes(f"{directory}/{name}") != content:
-                copy.put(f"{directory}/{name}", content, replaces=exists)
 
 
 def gap_texts(gaps: tuple[tuple[int, int], ...]) -> tuple[str, ...]:
