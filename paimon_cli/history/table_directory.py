@@ -45,7 +45,9 @@ def _has_entries(name: str) -> Callable[[Storage, str], bool]:
 
 def _has_iceberg_metadata(storage: Storage, directory: str) -> bool:
     entries = storage.list_directory(f"{directory}/metadata")
-    return any(entry.name.endswith(".metadata.json") or entry.name == "version-hint.text" for entry in entries)
+    return any(
+        entry.name.endswith((".metadata.json", ".metadata.json.gz")) or entry.name == "version-hint.text" for entry in entries
+    )
 
 
 _MARKERS: dict[str, tuple[str, str, Callable[[Storage, str], bool]]] = {

@@ -79,10 +79,10 @@ def plain_text(value: object) -> str:
 
 def bad_cells(array: pa.Array, rows: Sequence[int] | np.ndarray, why: str) -> BadCells:
     """The error for these rows of the array, counted from 0."""
-    return BadCells([BadCell(int(row), _python_value(array[int(row)]), why) for row in rows])
+    return BadCells([BadCell(int(row), python_value(array[int(row)]), why) for row in rows])
 
 
-def _python_value(scalar: pa.Scalar) -> Any:
+def python_value(scalar: pa.Scalar) -> Any:
     """The value as a Python object, or as Arrow's text if Python has none (nanoseconds, years outside of its calendar)."""
     try:
         return scalar.as_py()

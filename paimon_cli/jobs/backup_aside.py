@@ -133,9 +133,12 @@ def _differing_schemas(copy: TableCopy, history: TableContext) -> list[int]:
 
 
 def _is_of_another_history(copy: TableCopy, history: TableContext, newest: int, oldest: int) -> bool:
-    """Whether the copy's newest snapshot has the number before the oldest one of the table, which was built on another: after a
-    rollback or a fast-forward, and an expiry that no consumer has stopped. Its changes alone would leave files out.
+    """Whether the copy has other schemas, or its newest snapshot has the number before the oldest one of the table, which was
+    built on another: after a rollback or a fast-forward, and an expiry that no consumer has stopped. Its changes alone would
+    leave files out.
     """
+    if _differing_schemas(copy, history):
+        return True
     if oldest != newest + 1:
         return False
     held = TableContext.open(copy.layout.root, storage=copy.storage, clock=history.clock).seen_from(history.branch)

@@ -14,7 +14,6 @@ takes away.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_aside import RunOfCopy, SetAside, is_equal, set_aside_what_differs
 from paimon_cli.jobs.backup_cut import HeldCut
 from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
-from paimon_cli.jobs.clone_job import copy_records
+from paimon_cli.jobs.clone_job import copy_consumers, copy_records
 from paimon_cli.jobs.copy_claim import check_apart, lease_of, new_lease, read_claim
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress
@@ -36,14 +35,7 @@ from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import plan_removal, remove_tags
-from paimon_cli.metadata.table_layout import (
-    BACKUP_CONSUMER,
-    CONSUMER_PREFIX,
-    MAIN_BRANCH,
-    SCHEMA_PREFIX,
-    SNAPSHOT_PREFIX,
-    TableLayout,
-)
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, SCHEMA_PREFIX, SNAPSHOT_PREFIX, TableLayout
 from paimon_cli.requests.backup import BackupOptions
 from paimon_cli.storage.file_copy import Throttle
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
@@ -270,20 +262,6 @@ def _check_same_table(copy: TableCopy) -> None:
             f"its schemas are not those of {copy.source.address}, which may have been dropped and created again",
             "back up into a new directory; this one keeps what it has",
         )
-
-
-def copy_consumers(copy: TableCopy, history: TableContext) -> None:
-    """Copy the progress of streaming readers, which is overwritten in the table, too."""
-    directory = copy.layout.of_branch(history.branch).consumer_directory
-    for status in history.storage.list_directory(history.layout.consumer_directory):
-        name = status.name
-        if status.is_directory or not name.startswith(CONSUMER_PREFIX) or name.startswith(f"{CONSUMER_PREFIX}{BACKUP_CONSUMER}"):
-            continue
-        with suppress(FileNotFoundError):  # its reader has ended
-            content = history.storage.read_bytes(status.path)
-            exists = name in copy.names(directory)
-            if not exists or copy.storage.read_bytes(f"{directory}/{name}") != content:
-                copy.put(f"{directory}/{name}", content, replaces=exists)
 
 
 def gap_texts(gaps: tuple[tuple[int, int], ...]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from paimon_cli.jobs.process import usable_cores
 from paimon_cli.jobs.table_copy import TableCopy
 from paimon_cli.maintain.tags import text_within_tag
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER, CONSUMER_PREFIX, MAIN_BRANCH, TableLayout
 from paimon_cli.storage.capabilities import remove_empty_directory
 
 
@@ -105,13 +105,18 @@ def copy_snapshot(copy: TableCopy, snapshot: Snapshot | None) -> None:
     """Copy a snapshot as the only one of a new table, with the records of the commits that it contains."""
     if snapshot is None:
         return
-    source, path, content = copy.source, copy.source.layout.snapshot(snapshot.id), snapshot.to_json().encode()
-    if source.snapshots.find(snapshot.id) != snapshot:  # that of a tag, which may have lost its changelog
-        content = text_within_tag(source, content)
-    version = CopiedVersion(path, content, Snapshot.from_json(content, path))
     copy_records(copy, copy.source, snapshot.id)
-    copy.copy_state(copy.source, version, copy.layout.snapshot(snapshot.id))
-    copy.write_hints(MAIN_BRANCH)
+    copy_as_newest(copy, copy.source, snapshot)
+
+
+def copy_as_newest(copy: TableCopy, history: TableContext, snapshot: Snapshot) -> None:
+    """Copy a snapshot, or that of a tag, as the newest one of a branch."""
+    path, content = history.layout.snapshot(snapshot.id), snapshot.to_json().encode()
+    if history.snapshots.find(snapshot.id) != snapshot:  # that of a tag, which may have lost its changelog
+        content = text_within_tag(history, content)
+    version = CopiedVersion(path, content, Snapshot.from_json(content, path))
+    copy.copy_state(history, version, copy.layout.of_branch(history.branch).snapshot(snapshot.id))
+    copy.write_hints(history.branch)
 
 
 def copy_records(copy: TableCopy, history: TableContext, up_to: int) -> None:
@@ -124,3 +129,17 @@ def copy_records(copy: TableCopy, history: TableContext, up_to: int) -> None:
         for path, content in copied_files(history, record, layout):
             if path.rpartition("/")[2] not in there:
                 copy.put(path, content)
+
+
+def copy_consumers(copy: TableCopy, history: TableContext) -> None:
+    """Copy the progress of streaming readers, which is overwritten in the table, too."""
+    directory = copy.layout.of_branch(history.branch).consumer_directory
+    for status in history.storage.list_directory(history.layout.consumer_directory):
+        name = status.name
+        if status.is_directory or not name.startswith(CONSUMER_PREFIX) or name.startswith(f"{CONSUMER_PREFIX}{BACKUP_CONSUMER}"):
+            continue
+        with suppress(FileNotFoundError):  # its reader has ended
+            content = history.storage.read_bytes(status.path)
+            exists = name in copy.names(directory)
+            if not exists or copy.storage.read_bytes(f"{directory}/{name}") != content:
+                copy.put(f"{directory}/{name}", content, replaces=exists)

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.datatypes.column_cast import with_default
 from paimon_cli.datatypes.data_type import DataField, RowType
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.history.live_files import BucketFiles
-from paimon_cli.ingest.faults import shown
+from paimon_cli.ingest.faults import python_value, shown
 from paimon_cli.jobs.key_index import NO_ROW
 from paimon_cli.jobs.merge_source import MergeSource
 from paimon_cli.jobs.row_change import Edit, EditedRows, Matches, NameRow, new_columns
@@ -149,15 +150,23 @@ class MergeEdit(Edit):
         for name in self.fixed:
             own = batch.column(name).take(pa.array(rows))
             other = self.source.column(name, positions[rows])
-            if not own.equals(other):
-                pairs = enumerate(zip(own.to_pylist(), other.to_pylist(), strict=True))
-                row, (old, new) = next((row, pair) for row, pair in pairs if pair[0] != pair[1])
+            if (differs := _differs(own, other)).any():
+                row = int(np.argmax(differs))
+                old, new = python_value(own[row]), python_value(other[row])
                 raise BadInput(
                     f"column '{name}' of {name_row(int(rows[row]))} cannot become {shown(new)}",
                     f"it is {shown(old)}, and decides where the row is stored",
                     "nothing was committed; leave the column out of the source, or delete the row and insert another one",
                     column=name,
                 )
+
+
+def _differs(some: pa.Array, others: pa.Array) -> np.ndarray:
+    """Where the values differ; null and NaN are equal to themselves."""
+    differs = pc.fill_null(pc.not_equal(some, others), pc.xor(some.is_null(), others.is_null()))
+    if pa.types.is_floating(some.type):
+        differs = pc.and_not(differs, pc.fill_null(pc.and_(pc.is_nan(some), pc.is_nan(others)), False))
+    return differs.to_numpy(zero_copy_only=False)
 
 
 def _items(clause: Clause) -> Iterable[SetItem]:

@@ -7,7 +7,7 @@ read up to the sizes that its metadata says. Files of an existing table are neve
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.catalog.open_table import open_table
@@ -17,9 +17,8 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
-from paimon_cli.jobs.backup_job import copy_consumers
 from paimon_cli.jobs.backup_records import BackupRecords
-from paimon_cli.jobs.clone_job import copy_into_new, copy_records, copy_snapshot
+from paimon_cli.jobs.clone_job import copy_as_newest, copy_consumers, copy_into_new, copy_records, copy_snapshot
 from paimon_cli.jobs.copy_claim import check_apart, read_claim, what_is_copied
 from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
@@ -112,11 +111,29 @@ def _copy_history(up_to: Snapshot | None, copy: TableCopy) -> None:
             copy.copy_schemas(history)
         chosen = functools.partial(wanted, is_main=is_main)
         copy.copy_snapshots(history, all_ids(history), chosen)
+        if up_to is not None:
+            _copy_tagged_state(copy, history, up_to if is_main else None, chosen)
         copy.copy_tags(history, chosen)
         copy.copy_changelogs(history, chosen)
         newest = history.snapshots.latest_id() or 0
         copy_records(copy, history, newest if up_to is None or not is_main else up_to.id)
         copy_consumers(copy, history)
+
+
+def _copy_tagged_state(
+    copy: TableCopy, history: TableContext, up_to: Snapshot | None, wanted: Callable[[CopiedVersion], bool]
+) -> None:
+    """Copy the newest version of a branch if only a tag has kept it: without its snapshot the new table would show older rows, or
+    none. `up_to`: that version, if it was asked for.
+    """
+    if up_to is None:
+        paths = (history.layout.tag(name) for name in history.tags.names())
+        tagged = [
+            version.snapshot for path in paths if (version := CopiedVersion.read(history.storage, path)) and wanted(version)
+        ]
+        up_to = max(tagged, key=lambda snapshot: snapshot.id, default=None)
+    if up_to is not None and up_to.id > (copy.newest(history.branch) or 0):
+        copy_as_newest(copy, history, up_to)
 
 
 def _check_same_history(copy: TableCopy, history: TableContext) -> None:

@@ -26,6 +26,7 @@ from paimon_cli.maintain.trash_entry import TrashEntry, _if_unreadable
 from paimon_cli.maintain.trash_versions import move_versions, return_versions
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.capabilities import MovesDirectories, directories_of, link_target, remove_empty_directory
 from paimon_cli.storage.injected import Clock, RandomSource, SystemClock, SystemRandom
 from paimon_cli.storage.storage import Storage
@@ -292,8 +293,8 @@ class Trash:
         """Remove what drops have left that were interrupted before they moved a table. Entries that cannot be read stay."""
         for name in self._ids():
             digits = name.partition("-")[0]
-            is_old = digits.isdigit() and int(digits) < self.clock.now_millis() - _LEFTOVERS_MILLIS
-            if not is_old:
+            dropped = plain_number(digits) if digits.isdigit() else None
+            if dropped is None or dropped >= self.clock.now_millis() - _LEFTOVERS_MILLIS:
                 continue
             with suppress(DamagedFile):
                 entry = self._read(name)

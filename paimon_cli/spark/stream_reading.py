@@ -25,6 +25,7 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.jobs.row_scan import ROW_KIND, RowScan
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.options.option_text import plain_number
 from paimon_cli.read.increments import changelog_level
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
@@ -78,13 +79,14 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return NOTHING_READ
         if start.lower() == LATEST:
             return _latest(table)
-        if start.isdigit() and int(start) < MAX_IDS:
+        number = plain_number(start) if start.isdigit() else None
+        if number is not None and number < MAX_IDS:
             last = _latest(table)
-            if int(start) > last + 1:
+            if number > last + 1:
                 why = f"the latest snapshot of {table.name} is {last}" if last else f"{table.name} has no snapshots yet"
                 hint = "start=latest reads what is committed from now on"
                 raise NotFound(f"no snapshot {start} to start a stream at", why, hint)
-            return max(int(start), _oldest(table)) - 1
+            return max(number, _oldest(table)) - 1
         try:
             point = version_point(table.context, start)
         except (NotFound, UsageError) as error:

@@ -126,7 +126,10 @@ def test_an_existing_table_is_left_as_it_is_if_asked(tmp_path: Path) -> None:
     assert not create(Path(context.url), "id INT", if_not_exists=True).created
 
 
-@pytest.mark.parametrize(("marker", "reason"), [("_delta_log/0.json", "Delta Lake"), ("metadata/version-hint.text", "Iceberg")])
+@pytest.mark.parametrize(
+    ("marker", "reason"),
+    [("_delta_log/0.json", "Delta Lake"), ("metadata/v1.metadata.json.gz", "Iceberg"), ("metadata/version-hint.text", "Iceberg")],
+)
 def test_tables_of_other_formats_are_named_when_one_is_opened(tmp_path: Path, marker: str, reason: str) -> None:
     files(marker)(tmp_path / "t")
     with pytest.raises(NotFound) as missing:

@@ -15,7 +15,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.backup_aside import ROLLED_BACK
 from paimon_cli.jobs.metadata_jobs import find_target
 from paimon_cli.maintain.branches import create_branch, remove_branch
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
+from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, check_same, check_whole, opened
@@ -60,6 +62,29 @@ def test_a_branch_that_was_made_again_with_other_schemas(tmp_path: Path, start: 
     aside = opened(copy).at_branch(done.set_aside[0])
     assert aside.schema.field_names == ("k", "v", "x") and aside.snapshots.ids() == ([] if start is None else [2])
     assert backup(table, copy).set_aside == ()
+
+
+def test_a_branch_that_was_made_again_and_whose_first_snapshots_have_expired(tmp_path: Path) -> None:
+    """All of the old one are below those of the new one, as if expired. With its schemas they would be read otherwise."""
+    table, copy = filled(tmp_path, 2), tmp_path / "copy"
+    create_branch(table, "b", None, 2)
+    write(altered(table, "b", "x"), [{"k": 1, "v": "old", "x": "of x"}])
+    old = rows(table.at_branch("b"))
+    backup(table, copy)
+    remove_branch(table, "b")
+    create_branch(table, "b", None, 2)
+    branch = altered(table, "b", "y")
+    for number in range(4):
+        write(branch, [{"k": number, "v": "new", "y": "of y"}])
+    expire_snapshots(branch, Retention(1, 1, 0, None))
+    table = opened(tmp_path / "t")
+    assert table.at_branch("b").snapshots.ids() == [6]
+    done = backup(table, copy)
+    check_same(table, opened(copy), is_whole=False)
+    aside, copied = opened(copy).at_branch(done.set_aside[0]), opened(copy).at_branch("b")
+    assert aside.snapshots.ids() == [2, 3] and rows(aside) == old
+    assert copied.snapshots.ids() == [6] and rows(copied) == rows(table.at_branch("b"))
+    check_whole(copied)
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

@@ -554,3 +554,17 @@ def test_a_null_key_is_a_key(tmp_path: Path, source_bytes: int, monkeypatch: pyt
     assert sorted(table.scan().to_arrow().to_pylist(), key=repr) == sorted(rows, key=repr)
     assert insert((None, "a"), (2, None), (2, "a")) == 3 and table.count() == 6
     assert insert((2, "a"), (3, "a")) == 1 and table.count("v = 9") == 4
+
+
+def test_what_decides_where_a_row_is_stored_is_compared_as_keys_are(tmp_path: Path) -> None:
+    """NaN is no change of itself. A nanosecond is one; it is refused in words, also where Python has no value for it."""
+    schema = pa.schema([("id", pa.int64()), ("k", pa.float64()), ("t", pa.timestamp("ns")), ("v", pa.string())])
+    columns = ["id BIGINT", "k DOUBLE", "t TIMESTAMP(9)", "v STRING"]
+    table = Table.create(tmp_path / "t", columns=columns, bucket=2, options={"bucket-key": "k,t"})
+    rows = [pa.array([1, 2]), pa.array([float("nan"), None]), pa.array([1, 1], pa.timestamp("ns")), pa.array(["a", "b"])]
+    table.write(pa.table(rows, schema=schema))
+    rows[3] = pa.array(["c", "d"])
+    assert table.merge(pa.table(rows, schema=schema), on="id").when_matched_update_all().execute().updated == 2
+    rows[2] = pa.array([1, 2], pa.timestamp("ns"))
+    with pytest.raises(BadInput, match=r"column 't' of row . of data file .* cannot become .*000000002"):
+        table.merge(pa.table(rows, schema=schema), on="id").when_matched_update_all().execute()

@@ -24,7 +24,9 @@ from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.restore_job import Restored, restore_table
 from paimon_cli.maintain import restore_as_new
 from paimon_cli.maintain.branches import create_branch
-from paimon_cli.maintain.retention import consumers
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention, consumers, remove_consumer
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import BucketId, IndexFileMeta, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.requests.backup import RestoreOptions
@@ -598,3 +600,31 @@ def test_two_clones_into_one_directory(tmp_path: Path) -> None:
     clone_table(table, "t", At(str(target), "new", storage=storage))
     assert inner and rows(opened(target)) == rows(table)
     assert not (target / "backup").exists()
+
+
+@pytest.mark.parametrize("is_gap", [True, False])
+def test_history_up_to_a_tag_whose_snapshot_has_expired(tmp_path: Path, is_gap: bool) -> None:
+    """The new table shows the rows of the tag, not those of an older snapshot, and has a snapshot at all."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 2)
+    if is_gap:
+        backup(table, copy)
+        for consumer in consumers(table):
+            remove_consumer(table, consumer.name)
+    fill(table, 2, 10)
+    create_tag(table, "four", 4)
+    expected = rows(table)
+    create_branch(table, "b", None, 4)
+    create_tag(table.at_branch("b"), "of b", 4)
+    fill(table.at_branch("b"), 2, 30)
+    fill(table, 2, 20)
+    for history in (table, table.at_branch("b")):
+        expire_snapshots(history, Retention(1, 1, 0, None))
+    backup(table, copy)
+    done = restore(copy, tmp_path / "new", tag="four", history=True)
+    new = opened(tmp_path / "new")
+    assert (done.restored, done.snapshot, done.snapshots) == (4, 4, len(new.snapshots.ids()) + 1)
+    assert new.snapshots.ids() == ([1, 2, 4] if is_gap else [4])
+    assert rows(new) == rows(new.at_branch("b")) == expected
+    if not is_gap:  # which the backup has as well
+        check_whole(new)

@@ -251,7 +251,21 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["9464", "host", "host:", "host:http", "::1:80", "host:65536", "host:-1", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9464",
+        "host",
+        "host:",
+        "host:http",
+        "::1:80",
+        "host:65536",
+        "host:-1",
+        "",
+        "host:²",
+        pytest.param(":" + "1" * 5000, id="5000 digits"),
+    ],
+)
 def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="cannot listen on"):
         parse_address(text)

@@ -731,8 +731,9 @@ def test_what_is_left_goes_though_an_entry_cannot_be_read(tmp_path: Path) -> Non
         (directory / name).mkdir(parents=True)
     (directory / "1000-a/entry").write_text("{")
     (directory / "0999-link").symlink_to(tmp_path)
+    (directory / "²-c").mkdir()  # a digit to Python, and no number
     empty_trash(trash_of(tmp_path), [])
-    assert sorted(path.name for path in directory.iterdir()) == ["0999-link", "1000-a"]
+    assert sorted(path.name for path in directory.iterdir()) == ["0999-link", "1000-a", "²-c"]
 
 
 def test_expired_tables_are_deleted_beside_what_cannot_be_read(tmp_path: Path) -> None:

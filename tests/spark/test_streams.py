@@ -299,6 +299,7 @@ def test_compactions_and_overwrites_let_no_batch_grow(tmp_path: Path) -> None:
         ("changelog-producer", "lookup", r"changelog-producer has no meaning for a stream"),
         ("scan.bounded.watermark", "1", r"scan.bounded.watermark has no meaning for a stream(.|\n)*availableNow"),
         ("start", "earliest", "it must be full, latest, a snapshot id, a tag or a time"),
+        ("start", "²", "it must be full, latest, a snapshot id, a tag or a time"),
         ("start", "99", r"no snapshot 99 to start a stream at: the latest snapshot of (.|\n)* is 2\nhint: start=latest"),
         ("maxRowsPerTrigger", "x", "getDefaultReadLimit: paimon_cli.errors.UsageError: option maxRowsPerTrigger is x"),
         ("maxRowsPerTrigger", "0", "option maxRowsPerTrigger is 0: the minimum is 1"),

@@ -15,7 +15,7 @@ from paimon_cli.bucket.decoding import DECODE_ERRORS, first_line
 from paimon_cli.datatypes.internal_values import date_text
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported, Refused, importing
-from paimon_cli.jobs.adoption.source import CHANGED_HINT, AdoptedFile, Source
+from paimon_cli.jobs.adoption.source import CHANGED_HINT, METADATA_SUFFIXES, AdoptedFile, Source
 from paimon_cli.metadata.avro_reader import uncompressed_container
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.external_storage import location_of
@@ -26,6 +26,8 @@ _KEY_TYPES = {"boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "string": "S
 
 _KEPT_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 """Column names that are written into files as they are (Iceberg's `AvroSchemaUtil.makeCompatibleName` changes others)."""
+_COMPRESSED = (".gz.metadata.json", ".metadata.json.gz")
+_HINT = "version-hint.text"
 _MOST_NAMED = 3
 _REPAIR = "restore the Iceberg table with its own engine, then adopt it"
 
@@ -35,7 +37,8 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str], c
 
     Raises `NotSupported` for deletes, evolved columns or partitions, partitions by other transforms than identity, columns that
     have another name in the files, and locations outside of the directory; `Refused` if only the catalog knows the newest
-    metadata; `DamagedFile` for metadata that cannot be read.
+    metadata; `DamagedFile` for metadata that cannot be read, or is older than the hint of the version; `Conflict` if the table
+    changes or is dropped meanwhile.
     """
     with importing("reading Iceberg tables needs the package pyiceberg", "iceberg"):
         from pyiceberg.exceptions import NotInstalledError, ValidationError
@@ -44,7 +47,7 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str], c
     malformed: tuple[type[Exception], ...] = (*DECODE_ERRORS, AssertionError, NotInstalledError, ValidationError)
     newest = chosen or _newest(storage, root, metadata_names)
     path = f"{root}/metadata/{newest}"
-    if newest.endswith(".gz.metadata.json"):
+    if newest.endswith(_COMPRESSED):
         why = "metadata that is compressed by gzip is not read"
         hint = "set write.metadata.compression-codec of the Iceberg table to none, commit to it once, and adopt it then"
         raise NotSupported(f"{path} cannot be read", why, hint)
@@ -52,8 +55,7 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str], c
         metadata: Any = TableMetadataUtil.parse_raw(storage.read_bytes(path).decode())
         return _source(storage, root, metadata)
     except FileNotFoundError as error:
-        now = [entry.name for entry in storage.list_directory(f"{root}/metadata")]
-        if not chosen and _newest(storage, root, now) != newest:
+        if not chosen and _newest(storage, root, _listed(storage, root)) != newest:
             why = f"{error.filename or path} was deleted while it was read"
             raise Conflict(f"the Iceberg table {root} has a new snapshot", why, CHANGED_HINT, path=path) from error
         raise DamagedFile(f"{error.filename or root} is missing", f"{path} leads to it", _REPAIR, path=path) from error
@@ -62,26 +64,56 @@ def iceberg_source(storage: Storage, root: str, metadata_names: Sequence[str], c
 
 
 def _newest(storage: Storage, root: str, names: Sequence[str]) -> str:
-    """The current metadata file. Raises `Refused` if several have the greatest number.
+    """The current metadata file. Raises `Refused` if several have the greatest number, `DamagedFile` if the hint is above all of
+    them, `Conflict` if there is none any more.
 
     Hadoop catalogs: the one of the hint, which may be late, or the last of those that follow it without a gap. Others have
     the name in a catalog, which is not asked; each of their commits that lost leaves a file, too.
     """
-    files = {name for name in names if name.endswith(".metadata.json")}
-    if "version-hint.text" in names:
-        hint = storage.read_bytes(f"{root}/metadata/version-hint.text").decode(errors="replace").strip()
-        number, versions = plain_number(hint), {_number(name): name for name in sorted(files) if name.startswith("v")}
-        if number is not None and number in versions:
-            while number + 1 in versions:
-                number += 1
-            return versions[number]
+    hinted = _hinted(storage, root) if _HINT in names else None
+    if hinted is not None and hinted > max(map(_number, _metadata_files(names)), default=0):
+        names = _listed(storage, root)  # a commit may have come between the list and the hint
+    files = _metadata_files(names)
+    if not files:
+        raise Conflict(f"the Iceberg table {root} has just been dropped", "its metadata files are gone", "check the path")
     greatest = max(map(_number, files))
+    if hinted is not None and hinted > greatest:
+        path, why = (
+            f"{root}/metadata/v{hinted}{METADATA_SUFFIXES[0]}",
+            f"{_HINT} names it, and the newest one is of version {greatest}",
+        )
+        raise DamagedFile(f"{path} is missing", why, f"{_REPAIR}, or adopt an older metadata file by its name", path=path)
+    versions = {
+        _number(name): name for name in sorted(files, key=len, reverse=True) if name.startswith("v")
+    }  # of two, the plain one
+    if hinted is not None and hinted in versions:
+        while hinted + 1 in versions:
+            hinted += 1
+        return versions[hinted]
     newest = sorted(name for name in files if _number(name) == greatest)
     if len(newest) > 1:
         what = f"the Iceberg table {root} has {len(newest)} metadata files of version {greatest}"
         why = f"only its catalog knows which of them counts: {', '.join(newest[:_MOST_NAMED])}"
         raise Refused(what, why, "adopt the metadata file that the catalog names, instead of the directory")
     return newest[0]
+
+
+def _hinted(storage: Storage, root: str) -> int | None:
+    """The version in the hint, if it is a number. Raises `Conflict` if the hint is gone: writers replace it in two steps."""
+    path = f"{root}/metadata/{_HINT}"
+    try:
+        return plain_number(storage.read_bytes(path).decode(errors="replace"))
+    except FileNotFoundError as error:
+        why = f"{path} was deleted while it was read"
+        raise Conflict(f"the Iceberg table {root} has changed", why, CHANGED_HINT, path=path) from error
+
+
+def _listed(storage: Storage, root: str) -> list[str]:
+    return [entry.name for entry in storage.list_directory(f"{root}/metadata")]
+
+
+def _metadata_files(names: Sequence[str]) -> set[str]:
+    return {name for name in names if name.endswith(METADATA_SUFFIXES)}
 
 
 def _number(name: str) -> int:

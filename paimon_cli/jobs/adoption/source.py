@@ -12,6 +12,8 @@ Stamp = tuple[int, int]
 """Size in bytes and modification time in epoch millis of a file, by which a replaced one is known."""
 
 CHANGED_HINT = "stop the writers, and try again"
+METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
+"""The ends of the names of Iceberg's metadata files. The second one is of old versions, for what is compressed."""
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of a partition value that is null, as Hive and Spark write it."""

@@ -8,14 +8,12 @@ from typing import Any
 
 from paimon_cli.errors import NotFound, PaimonError, UsageError
 from paimon_cli.jobs.adoption.directories import PartitionWalk, expect_no_log
-from paimon_cli.jobs.adoption.source import Source
+from paimon_cli.jobs.adoption.source import METADATA_SUFFIXES, Source
 from paimon_cli.storage.storage import is_directory
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 _BUCKET = re.compile(r"bucket-([0-9]+|postpone)")
 """The name of a directory in which Paimon keeps data files."""
-METADATA_SUFFIX = ".metadata.json"
-"""The end of the names of Iceberg's metadata files."""
 
 
 def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> Source:
@@ -53,7 +51,7 @@ def find_source(url: str, storage_options: Mapping[str, Any], threads: int) -> S
 def _chosen_metadata(url: str) -> tuple[str, str]:
     """The directory of an Iceberg table and the name of its metadata file, if the URL is that of such a file; else URL and ''."""
     above, _, name = url.rpartition("/")
-    if name.endswith(METADATA_SUFFIX) and above.endswith("/metadata"):
+    if name.endswith(METADATA_SUFFIXES) and above.endswith("/metadata"):
         return above.removesuffix("/metadata"), name
     return url, ""
 
@@ -84,7 +82,7 @@ def _logs_in(url: str, storage_options: Mapping[str, Any]) -> set[str]:
 
 
 def _is_iceberg(metadata: Iterable[str]) -> bool:
-    return any(name.endswith(METADATA_SUFFIX) for name in metadata)
+    return any(name.endswith(METADATA_SUFFIXES) for name in metadata)
 
 
 def _split(url: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.service.service_metrics import ServiceMetrics
+from paimon_cli.options.option_text import plain_number
 from paimon_cli.storage.bounded_exchange import Exchange, Unbounded, bounded_reader
 
 LOOPBACK = "127.0.0.1"
@@ -24,9 +25,10 @@ REQUEST_SECONDS, MOST_REQUEST_BYTES, MOST_CONNECTIONS = 10, 65536, 16
 def parse_address(text: str) -> tuple[str, int]:
     """The host and port of `:9464` (loopback), `0.0.0.0:9464` or `[::1]:9464`. Raises `UsageError` for anything else."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and host[:1] != "["):
+    number = plain_number(port) if port.isdigit() else None  # no sign, no space, and not thousands of digits
+    if not colon or number is None or number > 65535 or (":" in host and host[:1] != "["):
         raise UsageError(f"cannot listen on '{text}'", "an address is written as HOST:PORT or :PORT", "--metrics-listen :9464")
-    return host.strip("[]") or LOOPBACK, int(port)
+    return host.strip("[]") or LOOPBACK, number
 
 
 @contextlib.contextmanager

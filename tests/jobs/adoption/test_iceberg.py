@@ -126,12 +126,33 @@ def test_refused(tmp_path: Path, harm: Callable[[Any], None], match: str) -> Non
     assert not (tmp_path / "t").exists()
 
 
-def test_compressed_metadata_is_not_supported(tmp_path: Path) -> None:
-    made = iceberg(tmp_path)
-    source = versions(made, "5", 5)
-    (source / "metadata" / "v5.metadata.json").rename(source / "metadata" / "v5.gz.metadata.json")
+@pytest.mark.parametrize("name", ["v5.gz.metadata.json", "v5.metadata.json.gz"])
+@pytest.mark.parametrize(("hint", "numbers"), [("5", (5,)), ("5", (4, 5)), ("4", (4, 5)), ("x", (4, 5))])
+def test_compressed_metadata_is_not_supported(tmp_path: Path, hint: str, numbers: tuple[int, ...], name: str) -> None:
+    """Also where an older version is not compressed: it has fewer rows."""
+    source = versions(iceberg(tmp_path), hint, *numbers)
+    (source / "metadata" / "v5.metadata.json").rename(source / "metadata" / name)
     with pytest.raises(NotSupported, match="gzip"):
         adopt(tmp_path, source)
+    assert not (tmp_path / "t").exists()
+
+
+def test_of_a_version_with_and_without_compression_the_plain_one_counts(tmp_path: Path) -> None:
+    """As Iceberg does."""
+    source = versions(iceberg(tmp_path), "5", 5)
+    for name in ("v5.gz.metadata.json", "v5.metadata.json.gz"):
+        (source / "metadata" / name).write_bytes(b"")
+    assert adopt(tmp_path, source).count() == 6
+
+
+def test_a_version_that_the_hint_names_is_lost(tmp_path: Path) -> None:
+    """The one before has fewer rows."""
+    source = versions(iceberg(tmp_path), "3", 2, 3)
+    (source / "metadata/v3.metadata.json").unlink()
+    with pytest.raises(DamagedFile, match=r"v3\.metadata\.json is missing.*newest one is of version 2"):
+        adopt(tmp_path, source)
+    assert not (tmp_path / "t").exists()
+    assert adopt(tmp_path, source / "metadata/v2.metadata.json").count() == 3
 
 
 def versions(table: Any, hint: str, *numbers: int) -> Path:
@@ -263,6 +284,37 @@ def test_a_concurrent_writer_is_a_conflict(tmp_path: Path, monkeypatch: pytest.M
         adopt(tmp_path, source)
     monkeypatch.undo()
     assert not (tmp_path / "t").exists()
+
+
+def test_a_commit_between_the_list_and_the_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = versions(iceberg(tmp_path), "2", 2, 3)
+    later = (source / "metadata/v3.metadata.json").rename(tmp_path / "later")
+    read_bytes = ConfinedStorage.read_bytes
+
+    def committing(storage: Any, path: str) -> bytes:
+        if path.endswith("version-hint.text") and later.exists():
+            later.rename(source / "metadata/v3.metadata.json")
+            (source / "metadata/version-hint.text").write_text("3")
+        return read_bytes(storage, path)
+
+    monkeypatch.setattr(ConfinedStorage, "read_bytes", committing)
+    assert adopt(tmp_path, source).count() == 6
+
+
+@pytest.mark.parametrize("at", ["version-hint.text", "v3.metadata.json", "manifest"])
+def test_a_table_that_is_dropped_meanwhile_is_a_conflict(tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = versions(iceberg(tmp_path), "3", 2, 3)
+    read_bytes = ConfinedStorage.read_bytes
+
+    def dropping(storage: Any, path: str) -> bytes:
+        if source.exists() and (path.endswith(at) or (at == "manifest" and path.endswith(".avro"))):
+            shutil.rmtree(source)
+        return read_bytes(storage, path)
+
+    monkeypatch.setattr(ConfinedStorage, "read_bytes", dropping)
+    with pytest.raises(Conflict, match=r"dropped|has changed"):
+        adopt(tmp_path, source)
+    assert not source.exists() and not (tmp_path / "t").exists()
 
 
 def test_a_data_file_that_has_just_gone_is_a_conflict(tmp_path: Path) -> None:
