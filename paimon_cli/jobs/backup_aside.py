@@ -10,6 +10,7 @@ from itertools import count
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.lineage import follows
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.copy_plan import CopiedVersion
 from paimon_cli.jobs.table_copy import TableCopy
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, SCHEMA_PREFIX, SNAPSHOT_PREFIX, TAG_PREFIX
 
@@ -161,13 +162,17 @@ def _move_aside(copy: TableCopy, history: TableContext, differing: Sequence[int]
     """Make a branch of what the copy has of a history, and remove from that what differs."""
     layout = copy.layout.of_branch(history.branch)
     is_all = len(differing) == len(copy.numbers(layout.snapshot_directory, SNAPSHOT_PREFIX))
-    for source, target in list(_moves(copy, history, branch, with_tags=is_all)):
+    for source, target in list(_moves(copy, history, branch, with_tags=is_all or bool(schemas))):
         copy.put(target, copy.storage.read_bytes(source))
     copy.write_hints(branch)
     if is_all and history.branch != MAIN_BRANCH:  # a new branch with the name of another one
         copy.storage.delete_directory(layout.version_root)
         copy.forget()
         return
+    for name in sorted(copy.names(layout.tag_directory)):  # the schema of a tag is the one with its number
+        path = f"{layout.tag_directory}/{name}"
+        if (version := CopiedVersion.read(copy.storage, path)) is not None and version.snapshot.schema_id in schemas:
+            copy.remove(path)
     for number in reversed(differing):
         copy.remove(layout.snapshot(number))
     copy.write_hints(history.branch)

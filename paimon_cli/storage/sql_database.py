@@ -118,7 +118,10 @@ def _url(address: DatabaseAddress) -> URL:
         url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
         if url.get_backend_name() == "sqlite":  # has no login, as with a JDBC URL
             return url
-        return url.set(username=address.user or url.username, password=address.password or url.password)
+        given = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
+        user, password = (given.get(key) or own for key, own in (("user", url.username), ("password", url.password)))
+        url = url.difference_update_query(["user", "password"])
+        return url.set(username=address.user or user, password=address.password or password)
     plain = address.uri.removeprefix("jdbc:")
     if plain.startswith("sqlite:"):
         return URL.create("sqlite", database=plain.removeprefix("sqlite:").removeprefix("file:").partition("?")[0])

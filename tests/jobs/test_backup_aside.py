@@ -19,6 +19,7 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.file_deletion import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from tests.jobs.backups import WRITES, Dying, Killed, Recording, backup, check_same, check_whole, opened
 from tests.tables import make_table, rows, write
@@ -62,6 +63,30 @@ def test_a_branch_that_was_made_again_with_other_schemas(tmp_path: Path, start: 
     aside = opened(copy).at_branch(done.set_aside[0])
     assert aside.schema.field_names == ("k", "v", "x") and aside.snapshots.ids() == ([] if start is None else [2])
     assert backup(table, copy).set_aside == ()
+
+
+def test_a_branch_that_was_made_again_leaves_its_old_tags_readable(tmp_path: Path) -> None:
+    """Both begin with the same tag, so that a snapshot is the same. A tag is read by the schema that has its number."""
+    table, copy = filled(tmp_path, 2), tmp_path / "copy"
+    create_branch(table, "b", None, 2)
+    write(altered(table, "b", "x"), [{"k": 1, "v": "old", "x": "of x"}])
+    create_tag(table.at_branch("b"), "first", 2)
+    create_tag(table.at_branch("b"), "second", 3)
+    old = rows(table.at_branch("b"))
+    backup(table, copy)
+    remove_branch(table, "b")
+    create_branch(table, "b", None, 2)
+    write(altered(table, "b", "y"), [{"k": 1, "v": "new", "y": "z"}])
+    create_tag(table.at_branch("b"), "second", 3)
+    table = opened(tmp_path / "t")
+    done = backup(table, copy)
+    check_same(table, opened(copy), is_whole=False)
+    aside, copied = opened(copy).at_branch(done.set_aside[0]), opened(copy).at_branch("b")
+    assert rows(aside, snapshot_id=aside.tags.find("second").snapshot.id) == rows(aside) == old
+    assert copied.tags.names() == ["first", "second"] and copied.tags.find("second").snapshot == copied.snapshots.latest()
+    assert rows(copied) == rows(table.at_branch("b"))
+    check_whole(aside)
+    check_whole(copied)
 
 
 def test_a_branch_that_was_made_again_and_whose_first_snapshots_have_expired(tmp_path: Path) -> None:

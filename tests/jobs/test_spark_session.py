@@ -187,6 +187,11 @@ def test_what_the_user_names_goes_before_what_spark_submit_says(
     assert embedded.master == spark_confs(embedded, tmp_path)["spark.master"] == (master or confs.get("spark.master", "local[*]"))
 
 
+def test_an_empty_master_is_none(tmp_path: Path) -> None:
+    request = requested_spark(None, {"spark.master": ""}, {})
+    assert request.master == spark_confs(request, tmp_path)["spark.master"] == "local[*]"
+
+
 def test_modules_of_the_user_are_found_by_workers_after_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("site.getsitepackages", list)
     home = str(Path(paimon_cli.__file__).parent.parent)

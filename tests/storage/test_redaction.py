@@ -255,10 +255,13 @@ def test_an_unknown_parameter_is_named_only_if_it_is_no_part_of_a_password() -> 
         open_database(DatabaseAddress("jdbc:postgresql://h/db?sslpassword=HUN&TER=2"))
 
 
-@pytest.mark.parametrize("uri", ["jdbc:postgresql://old:word@h/db", "postgresql://old:word@h/db", "postgresql://h/db"])
-def test_options_with_a_login_override_that_of_the_url(uri: str) -> None:
-    url = open_database(DatabaseAddress(uri, "paimon", "hunter2")).url
-    assert (url.username, url.password) == ("paimon", "hunter2")
+@pytest.mark.parametrize("scheme", ["jdbc:postgresql", "postgresql", "jdbc:mysql", "mysql"])
+@pytest.mark.parametrize("rest", ["old:word@h/db", "h/db?user=old&password=word", "h/db"])
+def test_options_with_a_login_override_that_of_the_url(scheme: str, rest: str) -> None:
+    url = open_database(DatabaseAddress(f"{scheme}://{rest}", "paimon", "hunter2")).url
+    assert (url.username, url.password, dict(url.query)) == ("paimon", "hunter2", {})
+    own = open_database(DatabaseAddress(f"{scheme}://{rest}")).url
+    assert (own.username, own.password) == (("old", "word") if "old" in rest else (None, None))
 
 
 def test_a_database_that_is_a_file_has_no_login() -> None:

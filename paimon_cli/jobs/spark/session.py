@@ -204,7 +204,8 @@ def requested_spark(master: str | None, confs: Mapping[str, str], environment: M
         submitted = dict(SparkConf().getAll())
         chosen = named or submitted[_MASTER]
         return SparkRequest(chosen, {**submitted, **confs, _MASTER: chosen})
-    return SparkRequest(named or LOCAL_MASTER, dict(confs))
+    chosen = named or LOCAL_MASTER
+    return SparkRequest(chosen, {name: chosen if name == _MASTER else value for name, value in confs.items()})
 
 
 def _quoted(option: str) -> str:
