@@ -48,6 +48,7 @@ def test_a_damaged_table(run: Run, table: Path) -> None:
     }
     assert run("verify", table, "--level", "meta").code == 0, "metadata alone does not show it"
     assert run("verify", table, "--only", "chain,hints").code == 0
+    run("verify", table, "--fail-on", "warn", code=4)
 
 
 def test_warnings_fail_only_when_asked(run: Run, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli import Table
+from paimon_cli.api.runtime import Runtime
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound
@@ -62,6 +63,15 @@ def test_deletion_vector_cardinality_is_at_its_file(tmp_path: Path) -> None:
     for snapshot in table.snapshots.newest_first():
         for row in file_rows(table, snapshot):
             assert row.dv_cardinality in (None, vectors.get(row.file))
+
+
+def test_each_file_has_the_number_of_its_own_deleted_rows(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT"}, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    for first in (0, 10, 20):
+        write(context, [{"id": first + number} for number in range(10)])
+    Table(context, Runtime()).delete("id IN (1, 2, 3, 14)")
+    rows = sorted(file_rows(context, context.snapshots.latest()), key=lambda row: row.max_seq or 0)
+    assert sorted((row.dv_cardinality for row in rows), key=str) == [1, 3, None]
 
 
 def test_statistics_of_a_file(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ import pytest
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.metadata.data_file import (
     EMPTY_ROW,
+    HASH,
     DataFileMeta,
     DeletionVectorRange,
     EntryKind,
+    FileChanges,
     IndexFileMeta,
     IndexManifestEntry,
     ManifestEntry,
@@ -216,3 +218,22 @@ class TestListsThatASnapshotRepeats:
         outside = [replace(meta, file_name="../../other") for meta in metas(1)]
         assert inlined_lists(lists_property({"base": outside})) == {}
         assert inlined_lists(None) == inlined_lists({}) == {}
+
+
+@pytest.mark.parametrize("listed", [None, (), ("a",), ("a", "b")])
+def test_columns_with_statistics_are_all_some_or_none(listed: tuple[str, ...] | None) -> None:
+    (content,) = [data for data, _ in encode_manifests([replace(ENTRY, file=replace(FILE, value_stats_cols=listed))], 1 << 20)]
+    assert [entry.file.value_stats_cols for entry in decode_manifest(content, "m")] == [listed]
+
+
+def test_changes_that_follow_others_lose_none() -> None:
+    names = ("added", "removed", "changelog")
+    index = IndexFileMeta(HASH, "index-1", 4, 1)
+    for place, name in enumerate(names):
+        one, two = (FileChanges(**{name: (replace(FILE, file_name=f"data-{number}"),)}) for number in (1, 2))
+        both = one.followed_by(two)
+        assert [file.file_name for file in getattr(both, name)] == ["data-1", "data-2"]
+        assert not any(getattr(both, other) for other in names[:place] + names[place + 1 :])
+    for name in ("added_indexes", "removed_indexes"):
+        one, two = (FileChanges(**{name: (replace(index, file_name=f"index-{number}"),)}) for number in (1, 2))
+        assert [file.file_name for file in getattr(one.followed_by(two), name)] == ["index-1", "index-2"]

@@ -126,6 +126,7 @@ def test_every_cut_and_every_changed_character_is_found() -> None:
         ({"kind": "Other"}, "not of kind"),
         ({"version": 1}, "version 1"),
         ({"sha256": "0"}, "checksum"),
+        ({"sha256": None}, "checksum"),
         ({"content": None}, "checksum"),
     ],
 )
