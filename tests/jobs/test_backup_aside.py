@@ -82,8 +82,9 @@ def test_a_branch_that_was_made_again_leaves_its_old_tags_readable(tmp_path: Pat
     done = backup(table, copy)
     check_same(table, opened(copy), is_whole=False)
     aside, copied = opened(copy).at_branch(done.set_aside[0]), opened(copy).at_branch("b")
-    assert rows(aside, snapshot_id=aside.tags.find("second").snapshot.id) == rows(aside) == old
-    assert copied.tags.names() == ["first", "second"] and copied.tags.find("second").snapshot == copied.snapshots.latest()
+    was, now = aside.tags.find("second"), copied.tags.find("second")
+    assert was is not None and rows(aside, snapshot_id=was.snapshot.id) == rows(aside) == old
+    assert copied.tags.names() == ["first", "second"] and now is not None and now.snapshot == copied.snapshots.latest()
     assert rows(copied) == rows(table.at_branch("b"))
     check_whole(aside)
     check_whole(copied)

@@ -226,14 +226,15 @@ def test_columns_with_statistics_are_all_some_or_none(listed: tuple[str, ...] | 
     assert [entry.file.value_stats_cols for entry in decode_manifest(content, "m")] == [listed]
 
 
+def changed(name: str, file: Any) -> FileChanges:
+    given: dict[str, Any] = {name: (file,)}
+    return FileChanges(**given)
+
+
 def test_changes_that_follow_others_lose_none() -> None:
-    names = ("added", "removed", "changelog")
     index = IndexFileMeta(HASH, "index-1", 4, 1)
-    for place, name in enumerate(names):
-        one, two = (FileChanges(**{name: (replace(FILE, file_name=f"data-{number}"),)}) for number in (1, 2))
-        both = one.followed_by(two)
-        assert [file.file_name for file in getattr(both, name)] == ["data-1", "data-2"]
-        assert not any(getattr(both, other) for other in names[:place] + names[place + 1 :])
-    for name in ("added_indexes", "removed_indexes"):
-        one, two = (FileChanges(**{name: (replace(index, file_name=f"index-{number}"),)}) for number in (1, 2))
-        assert [file.file_name for file in getattr(one.followed_by(two), name)] == ["index-1", "index-2"]
+    kinds = {"added": FILE, "removed": FILE, "changelog": FILE, "added_indexes": index, "removed_indexes": index}
+    for name, file in kinds.items():
+        both = changed(name, replace(file, file_name="1")).followed_by(changed(name, replace(file, file_name="2")))
+        assert [one.file_name for one in getattr(both, name)] == ["1", "2"]
+        assert not any(getattr(both, other) for other in kinds if other != name)
