@@ -233,7 +233,7 @@ def changed(name: str, file: Any) -> FileChanges:
 
 def test_changes_that_follow_others_lose_none() -> None:
     index = IndexFileMeta(HASH, "index-1", 4, 1)
-    kinds = {"added": FILE, "removed": FILE, "changelog": FILE, "added_indexes": index, "removed_indexes": index}
+    kinds: dict[str, Any] = {"added": FILE, "removed": FILE, "changelog": FILE, "added_indexes": index, "removed_indexes": index}
     for name, file in kinds.items():
         both = changed(name, replace(file, file_name="1")).followed_by(changed(name, replace(file, file_name="2")))
         assert [one.file_name for one in getattr(both, name)] == ["1", "2"]
