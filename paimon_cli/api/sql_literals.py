@@ -11,7 +11,7 @@ from paimon_cli.errors import UsageError
 MICROS = 6
 """The digits of a second of most types of DuckDB for times."""
 _WITH_NANOS = {
-    **dict.fromkeys(("TIMESTAMP", "DATETIME", "TIMESTAMP WITHOUT TIME ZONE"), "TIMESTAMP_NS"),
+    **dict.fromkeys(("TIMESTAMP", "DATETIME", "TIMESTAMP WITHOUT TIME ZONE", "TIMESTAMP_US"), "TIMESTAMP_NS"),
     **dict.fromkeys(("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE"), "TIMESTAMPTZ_NS"),
 }
 """Type -> the one with nine digits."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.catalog.metastore.configuration_files import user_file_of
@@ -251,19 +252,27 @@ def _check_producer(own: str, value: str, changes: bool) -> None:
 
 
 def _other_merge(schema: TableSchema, given: Mapping[str, str]) -> str | None:
-    """The option with which a call would merge the versions of a key in another way than the table; None if there is none."""
+    """The option with which a call would merge the versions of a key in another way than the table; None if there is none. Raises
+    `UsageError` and `NotSupported` for options with which nothing can be merged.
+    """
     from paimon_cli.lsm.merge_engine import merge_engine  # only calls with options need it
 
-    def engine(*keys: str) -> MergeEngine | None:
-        try:
-            return merge_engine(schema, schema.typed_options.with_overrides({key: given[key] for key in keys}))
-        except (UsageError, NotSupported):
-            return None  # nothing is merged
+    def merge_of(*keys: str) -> tuple[MergeEngine, Sequence[str], bool]:
+        options = schema.typed_options.with_overrides({key: given[key] for key in keys})
+        return merge_engine(schema, options), options.sequence_fields, options.sequence_descending
 
-    own = engine()
-    if engine(*given) == own:
+    def differs(*keys: str) -> bool:
+        with suppress(UsageError, NotSupported):  # some options need others
+            return merge_of(*keys) != own
+        return True
+
+    try:
+        own = merge_of()
+    except (UsageError, NotSupported):
+        return None  # nothing is merged before the table's own options are mended
+    if merge_of(*given) == own:
         return None
-    return next((key for key in given if engine(key) != own), next(iter(given)))
+    return next(filter(differs, given), next(iter(given)))
 
 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:

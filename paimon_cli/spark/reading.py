@@ -34,7 +34,8 @@ from paimon_cli.errors import UsageError
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.jobs.spark.submit import check_running, classic_context
 from paimon_cli.jobs.table_change import Summary
-from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.requests.reading import ScanCall, SparkCall
 from paimon_cli.spark.native_files import Division, NativeFile, all_to_python, divided, read_columns
 from paimon_cli.spark.spark_types import nullable_schema, spark_condition, spark_type
@@ -210,11 +211,21 @@ def _distinguishes(spark: SparkSession, scan: RowScan) -> bool:
         return True
     schemas = scan.context.schemas
     old = {file.schema_id for split in scan.plan.splits for file in split.files} - {scan.context.schema.id}
-    return all(_are_distinct(schema.fields) for schema in (scan.context.schema, *map(schemas.named, sorted(old))))
+    return all(
+        _are_distinct(schema.fields, _stored_columns(schema))
+        for schema in (scan.context.schema, *map(schemas.named, sorted(old)))
+    )
 
 
-def _are_distinct(fields: Sequence[DataField]) -> bool:
-    if len({field.name.lower() for field in fields}) < len(fields):
+def _stored_columns(schema: TableSchema) -> list[str]:
+    """The columns that data files have beside those of the table."""
+    keys = [f"{KEY_PREFIX}{name}" for name in schema.trimmed_primary_keys]
+    return [*keys, SEQUENCE_NUMBER, VALUE_KIND] if schema.primary_keys else []
+
+
+def _are_distinct(fields: Sequence[DataField], others: Sequence[str] = ()) -> bool:
+    names = [*(field.name for field in fields), *others]
+    if len({name.lower() for name in names}) < len(names):
         return False
     return all(_are_distinct(fields_of(part)) for field in fields for part in field.type.parts())
 

@@ -226,7 +226,10 @@ def _within(table: Table, begin: int, last: int, max_rows: int) -> int:
     rows = 0
     snapshots, kept = table.context.snapshots, _kept_changelogs(table)
     for number in range(begin + 1, last + 1):
-        snapshot = snapshots.find(number) or kept.find(number) or snapshots.get(number)
+        living = snapshots.find(number)
+        snapshot = living or kept.find(number) or snapshots.get(number)
+        if living is None and snapshot.commit_kind == OVERWRITE and not snapshot.changelog_record_count:
+            return max(number - 1, begin + 1)  # its files are gone: what is before it can still be shown
         rows += _changes_of(table, snapshot)
         if rows > max_rows:
             return max(number - 1, begin + 1)

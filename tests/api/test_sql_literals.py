@@ -38,6 +38,7 @@ def times(catalog: Catalog, table: str) -> list[str]:
         f"SELECT k FROM d.t WHERE ts = TIMESTAMP '{TIME}'",
         f"SELECT k FROM d.t WHERE ts < CAST('{TIME}' AS datetime)",
         f"SELECT k FROM (FROM d.t) WHERE ts IN (SELECT '{TIME}'::timestamp)",
+        f"SELECT k FROM d.t WHERE ts = TIMESTAMP_US '{TIME}'",
         f"SELECT TRY_CAST('{TIME}Z' AS timestamptz)",
         f"INSERT INTO d.t VALUES (3, TIMESTAMP '{TIME}')",
         f"INSERT INTO d.t SELECT 3, TIMESTAMP '{TIME}'",

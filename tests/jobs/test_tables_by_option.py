@@ -91,6 +91,7 @@ PARTIAL = {"merge-engine": "partial-update", "fields.v.sequence-group": "c"}
         (AGGREGATED, "fields.n.nested-key-null-strategy", "ignore"),
         (PARTIAL, "fields.v.sequence-group", "c,n"),
         ({"merge-engine": "first-row"}, "ignore-delete", "true"),
+        ({"merge-engine": "first-row"}, "sequence.field", "v"),
     ],
 )
 def test_one_call_does_not_merge_in_its_own_way(tmp_path: Path, own: dict[str, str], option: str, value: str) -> None:
@@ -113,6 +114,17 @@ def test_an_option_without_effect_on_merges_is_taken(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"])
     write(context, [{"k": 1, "v": "a"}])
     Table(context.with_options({"fields.v.aggregate-function": "max"}), Runtime()).check_call()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("ignore-delete", "maybe", "cannot be 'maybe'"), ("sequence.field", "nope", "no column 'nope'")],
+)
+def test_a_value_that_cannot_be_is_told_as_such(tmp_path: Path, option: str, value: str, message: str) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    write(context, [{"k": 1, "v": "a"}])
+    with pytest.raises(UsageError, match=message):
+        Table(context.with_options({option: value}), Runtime()).check_call()
 
 
 def test_two_options_that_need_each_other_are_one_change(tmp_path: Path) -> None:
@@ -156,7 +168,7 @@ def test_options_of_one_call_that_mean_the_same_are_taken(tmp_path: Path) -> Non
     for given in taken:
         Table(context.with_options(given), Runtime()).check_call()
     for write_only in ("true", "false"):  # a dedicated compaction merges the rows of write-only tables
-        given = {"fields.v.aggregate-function": "max", "write-only": write_only}
+        given = {"sequence.field": "v", "write-only": write_only}
         with pytest.raises(UsageError, match="would merge the rows of all calls"):
             Table(context.with_options(given), Runtime()).compact()
     read = Table(context.with_options({"ignore-delete": "true", "changelog-producer": "none", "bucket": "1"}), Runtime())

@@ -516,6 +516,13 @@ def test_fields_that_differ_only_in_case(session: SparkSession, tmp_path: Path) 
     assert [tuple(row.s[0]) for row in spark.read(session, table.url).collect()] == [(2, 3)]
 
 
+@pytest.mark.parametrize("name", ["_key_id", "_value_kind", "_Sequence_Number"])
+def test_a_column_that_differs_from_one_of_the_files_only_in_case(session: SparkSession, tmp_path: Path, name: str) -> None:
+    table = Table.create(str(tmp_path / "t"), columns=["id INT NOT NULL", f"{name} INT"], primary_key="id", bucket=1)
+    table.write(pa.table({"id": pa.array([1], pa.int32()), name: pa.array([7], pa.int32())}))
+    assert [tuple(row) for row in spark.read(session, table.url).collect()] == [(1, 7)]
+
+
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_column_called_as_the_metadata_of_spark(session: SparkSession, tmp_path: Path, renamed: bool) -> None:
     options = {"write-only": "true"}

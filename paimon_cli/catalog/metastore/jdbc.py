@@ -167,14 +167,13 @@ class JdbcMetastore(Metastore):
         else:
             move = self.mover(old, old_url, new, new_url)
             with self._connected() as connection:
+                self._check_new_name(connection, old, new)
                 self._forget_new_name(connection, old)
                 row = self._row(old) | {"property_key": _NEW_NAME, "property_value": str(new)}
                 connection.execute(insert(TABLE_PROPERTIES), row)
         with self._connected() as connection:
-            if new.table in self._views(connection, new.database):
-                raise UsageError(f"cannot rename {old} to {new}", f"{new} is a view", "choose another name")
-            if not self._has(connection, new):
-                connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *new)))
+            self._check_new_name(connection, old, new)
+            connection.execute(delete(TABLE_PROPERTIES).where(self._of(TABLE_PROPERTIES, *new)))
             self._forget_new_name(connection, old)
             try:
                 for table in (_TABLES, TABLE_PROPERTIES):
@@ -183,6 +182,12 @@ class JdbcMetastore(Metastore):
             except IntegrityError:
                 raise UsageError(f"cannot rename {old} to {new}", f"{new} exists", "choose another name") from None
             move()
+
+    def _check_new_name(self, connection: Connection, old: TableIdentifier, new: TableIdentifier) -> None:
+        if new.table in self._views(connection, new.database):
+            raise UsageError(f"cannot rename {old} to {new}", f"{new} is a view", "choose another name")
+        if self._has(connection, new):
+            raise UsageError(f"cannot rename {old} to {new}", f"{new} exists", "choose another name")
 
     def _is_moved(self, old: TableIdentifier, old_url: str, new: TableIdentifier, new_url: str) -> bool:
         """Whether an earlier rename has moved the directory, and nothing else."""

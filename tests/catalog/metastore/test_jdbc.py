@@ -142,7 +142,12 @@ def test_views_accept_names(call: Call, tmp_path: Path) -> None:
         database.execute("CREATE TABLE paimon_views (catalog_key TEXT, database_name TEXT, view_name TEXT, view_schema TEXT)")
         database.execute("INSERT INTO paimon_views VALUES ('jdbc', 'shop', 'report', '{}'), ('jdbc', 'views', 'v', '{}')")
     assert "it is a view" in call("create", "shop.report", *COLUMNS, code=2).err
-    assert "is a view" in call("tables", "rename", "shop.orders", "shop.report", code=2).err
+    call("create", "shop.mine", *COLUMNS)
+    assert "is a view" in call("tables", "rename", "shop.mine", "shop.report", code=2).err
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        query = "SELECT count(*) FROM paimon_table_properties WHERE property_key LIKE 'paimon-cli.%'"
+        assert database.execute(query).fetchone() == (0,), "what is refused leaves nothing"
+    call("drop", "shop.mine", "--yes")
     assert "it has views" in call("db", "drop", "shop", "--cascade", "-y", code=2).err
     call("create", "views.t", *COLUMNS)
     assert names(call) == ["views.t"]
