@@ -315,14 +315,16 @@ def _min_bytes(schema: AvroSchema, named: dict[str, int], depth: int) -> int:
         return 1
     if isinstance(schema, str):
         # A name that is still being declared can only occur within a union or array, which takes at least one byte anyway.
-        return 0 if schema == "null" else named.get(schema, 1)
+        return 0 if schema == "null" else named.get(schema.rpartition(".")[2], 1)
     kind = schema["type"]
-    if kind in ("record", "error"):
-        named[schema["name"]] = sum(_min_bytes(field["type"], named, depth + 1) for field in schema["fields"])
-        return named[schema["name"]]
-    if kind == "fixed":
-        named[schema["name"]] = int(schema["size"])
-        return named[schema["name"]]
+    if kind in ("record", "error", "fixed"):
+        fields = [_min_bytes(field["type"], named, depth + 1) for field in schema.get("fields", ())]
+        least = int(schema["size"]) if kind == "fixed" else sum(fields)
+        if least < 0:
+            raise ValueError("its schema has a type of less than no bytes")
+        name = str(schema["name"]).rpartition(".")[2]  # of types in several namespaces, the least one counts
+        named[name] = min(least, named.get(name, least))
+        return least
     if kind == "array":
         if _min_bytes(schema["items"], named, depth + 1) < 1:
             raise ValueError("its schema has an array of items that take no bytes")
@@ -330,4 +332,4 @@ def _min_bytes(schema: AvroSchema, named: dict[str, int], depth: int) -> int:
     if kind == "map":
         _min_bytes(schema["values"], named, depth + 1)
         return 1
-    return _min_bytes(kind, named, depth + 1) if isinstance(kind, (dict, list)) or kind == "null" else 1
+    return _min_bytes(kind, named, depth + 1)

@@ -161,6 +161,21 @@ def test_confined_storage_travels(tmp_path: Path) -> None:
         ({"type": "array", "items": {"type": "record", "name": "r", "fields": []}}, True),
         ({"type": "array", "items": {"type": "fixed", "name": "f", "size": 0}}, True),
         ({"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": {"type": "null"}}}]}, True),
+        *(
+            (
+                {
+                    "type": "record",
+                    "name": "r",
+                    "namespace": "n",
+                    "fields": [
+                        {"name": "one", "type": {"type": "record", "name": "E", "fields": []}},
+                        {"name": "many", "type": {"type": "array", "items": items}},
+                    ],
+                },
+                True,
+            )
+            for items in ("E", "n.E", {"type": "E"}, {"type": "n.E"})
+        ),
         ({"type": "array", "items": ["null", "long"]}, False),
         ({"type": "map", "values": "null"}, False),
         ({"type": "array", "items": {"type": "record", "name": "r", "fields": [{"name": "x", "type": "int"}]}}, False),

@@ -120,3 +120,14 @@ def test_containers_hold_what_their_bytes_say() -> None:
 def test_a_container_of_an_impossible_length_is_reported(count: int) -> None:
     with pytest.raises(ValueError, match="it ends after"):
         container_of(ARRAY, count, b"")
+
+
+@pytest.mark.parametrize("runs", [[(0, 65535), (0, 65535)], [(65000, 1000)], [(5, 3), (8, 1)], [(9, 1), (2, 1)]])
+def test_runs_that_overlap_or_reach_too_far_are_refused(runs: list[tuple[int, int]]) -> None:
+    """A few bytes could stand for any number of values."""
+    plain = bitmap(set(range(100)))
+    content, run = plain.serialize(), struct.pack("<BiHHH", RUN, 100, 1, 0, 99)
+    assert content.count(run) == 1
+    wrong = struct.pack("<BiH", RUN, 100, len(runs)) + b"".join(struct.pack("<HH", *one) for one in runs)
+    with pytest.raises(ValueError, match="do not ascend"):
+        Bitmap64.deserialize(content.replace(run, wrong))

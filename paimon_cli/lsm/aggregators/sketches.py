@@ -121,6 +121,9 @@ class _Reader:
         if container_type != RUN:
             raise ValueError(f"it has a container of type {container_type}")
         runs = np.frombuffer(self._bytes(4 * self.number("<H")), "<u2").astype(np.int64).reshape(-1, 2)
+        last = runs.sum(axis=1)
+        if (last >= 1 << 16).any() or (runs[1:, 0] <= last[:-1]).any():  # else a few bytes could stand for any number of values
+            raise ValueError("its runs do not ascend")
         ranges = [np.arange(first, first + more + 1) for first, more in runs.tolist()]
         return np.concatenate(ranges or [np.empty(0, np.int64)]).astype(np.uint16)
 
