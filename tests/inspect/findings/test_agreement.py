@@ -226,7 +226,7 @@ def test_a_value_that_keeps_a_table_from_being_opened_is_mended_by_the_command_o
 def test_a_table_that_cannot_be_opened_is_one_finding_of_all_that_judge(tmp_path: Path) -> None:
     context = seven_runs_over_five(tmp_path / "t")
     path = Path(context.layout.schema(0))
-    bad_option = json.dumps(json.loads(path.read_text()) | {"options": {"target-file-size": "12 zorks"}})
+    bad_option = json.dumps(json.loads(path.read_text()) | {"options": {"merge-engine": "zorks"}})
     for content, code, stops in (("{", "PD030", 10), (bad_option, "PD018", 2), (None, "PD030", 10), ("drop", "PD028", 3)):
         if content == "drop":
             EndOfHistory(context.storage, context.layout).begin()
