@@ -17,7 +17,7 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer,
 from paimon_cli.bucket.key_range import RangeReader, stored_keys
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, prefetch, without_retractions
 from paimon_cli.bucket.snapshot_order import SnapshotOrder
-from paimon_cli.bucket.stamped_files import INDEX_PREFIX, stamped_prefix, uuid_prefix
+from paimon_cli.bucket.stamped_files import stamped_prefix
 from paimon_cli.compact.append_rewriter import AppendRewriter
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, plan_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, task_steps
@@ -71,21 +71,14 @@ class WriterCompaction:
             raise
 
     def _has_expired(self, context: TableContext, task: CompactionTask, error: DamagedFile) -> bool:
-        """Whether the file that cannot be read was committed, and then replaced and deleted by another job.
-
-        It may be one with older rows that were looked up, or with deletion vectors.
-        """
-        files = (*task.files, *task.others)
-        paths = {context.data_file_path(task.partition, task.bucket, file): file.file_name for file in files}
-        paths |= {context.layout.index(file.file_name): file.file_name for file in task.index_files}
+        """Whether the file that cannot be read was committed, and then replaced and deleted by another job."""
+        paths = {context.data_file_path(task.partition, task.bucket, file): file.file_name for file in task.files}
         path = error.path or ""
-        name, own = paths.get(path), (stamped_prefix(context, self.file_stamp), INDEX_PREFIX + uuid_prefix(self.file_stamp))
-        if name is None or name.startswith(own) or context.storage.exists(path):
+        name = paths.get(path)
+        if name is None or name.startswith(stamped_prefix(context, self.file_stamp)) or context.storage.exists(path):
             return False
         live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={task.bucket})).get(task.bucket_id)
-        if live is None:
-            return True
-        return name not in {file.file_name for file in live.files} | {index.file_name for index in live.index_files}
+        return live is None or name not in {file.file_name for file in live.files}
 
 
 class MergeRewriter(Rewriter):

@@ -240,28 +240,6 @@ def test_a_writers_compaction_of_files_that_others_replaced_and_expired_is_a_con
     assert data_files(context) == before
 
 
-@pytest.mark.parametrize("what", ["older rows", "vectors"])
-def test_a_writers_compaction_looks_up_what_others_replaced_and_expired(tmp_path: Path, what: str) -> None:
-    """Not only the files that it compacts may be gone, but those of the level above, and the marks of their rows."""
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"deletion-vectors.enabled": "true"})
-    write(context, [{"k": k, "v": "old"} for k in range(500)])
-    compact(context, strategy="full")
-    for text in ("new", "newest"):
-        keys = range(3) if text == "new" else range(2, 7)
-        write(context, [{"k": k, "v": text} for k in keys], compact="inline" if text == "new" else "none")
-    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
-    (oldest,) = (number for number, file in enumerate(bucket.files) if file.row_count == 500)
-    (index,) = bucket.index_files
-    task = plan_bucket(context, bucket, "minor", 2, forces_level_0=True)
-    assert isinstance(task, CompactionTask) and task.others == (bucket.files[oldest],)
-    compact(context, strategy="full")
-    gone = lost(context, bucket, oldest) if what == "older rows" else Path(context.layout.index(index.file_name))
-    gone.unlink(missing_ok=True)
-    with pytest.raises(FilesConflict, match="bucket 0 was compacted by another job") as refused:
-        WriterCompaction(2, STAMP)(TableContext.open(context.url), bucket, lambda: False)
-    assert gone.name in refused.value.why
-
-
 def test_a_writers_compaction_of_a_partition_that_others_dropped_is_a_conflict(tmp_path: Path) -> None:
     context, _, bucket = partitioned(tmp_path)
     changes = [CommitMessage(bucket.partition, 0, 1, compact=FileChanges(removed=bucket.files))]
