@@ -26,11 +26,11 @@ from paimon_cli.command_texts import in_python
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.verify_job import VerifyRequest
+from paimon_cli.requests import compaction
 from paimon_cli.requests.backup import BackupOptions
 from paimon_cli.requests.compaction import (
     CompactOptions,
     CompactTables,
-    Patterns,
     PlanOfTables,
     ServiceOptions,
     TableChoice,
@@ -156,7 +156,7 @@ def test_a_method_has_the_keywords_of_its_request(method: Callable[..., Any]) ->
         assert f"`{one.name}`" in text, f"{one.name} is explained nowhere"
 
 
-@pytest.mark.parametrize("request_class", [CompactRequest, CompactTables, Patterns, PlanOfTables, TableChoice, Upkeep])
+@pytest.mark.parametrize("request_class", [CompactRequest, CompactTables, PlanOfTables, TableChoice, Upkeep])
 def test_requests_are_values(request_class: Any) -> None:
     made = request_class(**({"tables": ["t"]} if issubclass(request_class, TableChoice) else {}))
     assert pickle.loads(pickle.dumps(made)) == made == replace(made) == request_class.of(made)
@@ -288,5 +288,5 @@ def test_rows_shown_are_capped_at_the_largest_index_only() -> None:
 
 
 def test_each_of_several_patterns_counts() -> None:
-    patterns = Patterns().parse(["orders.*", re.compile("log"), "x"])
+    patterns = compaction.Patterns().parse(["orders.*", re.compile("log"), "x"])
     assert patterns is not None and [one.pattern for one in patterns] == ["orders.*", "log", "x"]
