@@ -59,6 +59,8 @@ _HINTS = {
     Service.AZURE: "check azure.account.name and azure.account.key or azure.sas.token, or the environment (AZURE_...)",
 }
 _HADOOP_ACCOUNT = re.compile(r"\.([a-z0-9]+)\.(dfs|blob)\.core\.windows\.net$")
+_OF_ACCOUNT = "@"
+"""Between the name of a setting and the account of Azure to which alone it belongs: a key must not be used for another one."""
 _TENANT = re.compile(r"^(https?://[^/]+)/([^/]+)/oauth2/")
 
 _RETRIES = 4
@@ -84,8 +86,9 @@ class StoreSettings:
             name = key[len(prefix) + 1 :]
             if service is Service.AZURE and (account := _HADOOP_ACCOUNT.search(name)):
                 name = name[: account.start()]
-                found.setdefault("account_name", account[1])
-            if name in _NAMES[service]:
+                if name in _NAMES[service]:
+                    found[f"{_NAMES[service][name]}{_OF_ACCOUNT}{account[1]}"] = str(value)
+            elif name in _NAMES[service]:
                 found[_NAMES[service][name]] = str(value)
         for name in ("endpoint", "base_url"):
             if found.get(name) and "://" not in found[name]:
@@ -194,9 +197,21 @@ def _google(bucket: str, config: dict[str, Any]) -> Configured:
 
 
 def _azure(bucket: str, config: dict[str, Any]) -> Configured:
+    """A setting that names its account is for this account only, and precedes one for all."""
     container, _, host = bucket.partition("@")
     if host:
         config["account_name"] = host.partition(".")[0]
+    own = {name: config.pop(name) for name in tuple(config) if _OF_ACCOUNT in name}
+    accounts = sorted({name.partition(_OF_ACCOUNT)[2] for name in own})
+    if accounts and "account_name" not in config:
+        chosen = accounts[0] if len(accounts) == 1 else os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+        if not chosen:
+            raise ValueError(f"azure.account.name must choose one of the accounts {', '.join(accounts)}: the URL names none")
+        config["account_name"] = chosen
+    for name, value in own.items():
+        setting, _, account = name.partition(_OF_ACCOUNT)
+        if account == config["account_name"]:
+            config[setting] = value
     if "token_endpoint" in config:
         found = _TENANT.match(config.pop("token_endpoint"))
         if found is None:

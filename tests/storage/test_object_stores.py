@@ -149,6 +149,18 @@ def test_settings_of_azure() -> None:
         opened(Service.AZURE, {**oauth, "azure.account.oauth2.client.endpoint": "nonsense"})
 
 
+def test_a_key_of_one_azure_account_is_not_used_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    keys = {"one": "b25l", "two": "dHdv"}
+    hadoop = {f"fs.azure.account.key.{name}.dfs.core.windows.net": key for name, key in keys.items()}
+    for name, key in keys.items():
+        assert opened(Service.AZURE, hadoop, f"box@{name}.dfs.core.windows.net").config["account_key"] == key
+    assert "account_key" not in opened(Service.AZURE, hadoop, "box@three.dfs.core.windows.net").config
+    assert opened(Service.AZURE, {**hadoop, "azure.account.name": "one"}).config["account_key"] == "b25l"
+    with pytest.raises(UsageError, match=r"azure\.account\.name must choose one of the accounts one, two"):
+        opened(Service.AZURE, hadoop)
+
+
 def test_settings_of_google() -> None:
     client = opened(Service.GOOGLE, {"gs.endpoint": "http://h:4443", "gs.auth.access.token": "hunter2"})
     assert client.config["base_url"] == "http://h:4443" and client.client_options["allow_http"]
