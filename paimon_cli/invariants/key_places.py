@@ -76,7 +76,12 @@ class KeysOfBuckets:
 
 
 def with_ends_elsewhere(context: TableContext, entries: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    """The files of a bucket whose least or greatest key belongs to another bucket, so that their rows are worth a look."""
+    """The files of a bucket whose least or greatest key belongs to another bucket, so that their rows are worth a look.
+
+    All files, where their bounds are not keys.
+    """
+    if not context.mode.bounds_are_keys:
+        return tuple(entries)
     groups: dict[int, list[ManifestEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.total_buckets, []).append(entry)

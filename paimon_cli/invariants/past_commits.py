@@ -42,7 +42,7 @@ from paimon_cli.invariants.key_places import (
     with_ends_elsewhere,
 )
 from paimon_cli.invariants.past_questions import Question
-from paimon_cli.invariants.past_rows import RewrittenBucket, SharedKeys, overlap_of_keys
+from paimon_cli.invariants.past_rows import RewrittenBucket, SharedKeys, may_share_keys
 from paimon_cli.invariants.past_vectors import IfHeld, lost_marks, visible_rows
 from paimon_cli.invariants.retained_past import (
     commits_without_snapshot,
@@ -284,7 +284,7 @@ class PastCommits:
             if before.highest_sequence(bucket_id) < least:
                 continue
             older = [e.file for e in before.at(bucket_id) if e.file.max_sequence_number >= least]
-            sharing = tuple(file for file in older if overlap_of_keys(context, (file,), (entry.file,)) is not None)
+            sharing = tuple(file for file in older if may_share_keys(context, (file,), (entry.file,)))
             if sharing:
                 yield SharedKeys(rules, (*self._writers(sharing), Commit.of(version.snapshot)), bucket_id, sharing, (entry.file,))
 
@@ -326,7 +326,7 @@ class PastCommits:
             yield from self._if_held([found], last.entries, now.entries)
         rules = self.wants(LOST_UPDATE, CAME_BACK)
         # where versions of a key are combined, neither of two changes is lost
-        if rules and context.mode.merge_engine.newest_wins and overlap_of_keys(context, last.files, now.files) is not None:
+        if rules and context.mode.merge_engine.newest_wins and may_share_keys(context, last.files, now.files):
             yield SharedKeys(rules, commits, bucket_id, last.files, now.files)
 
     def _files_again(self, version: WalkedVersion, delta: Iterable[ManifestEntry]) -> Iterator[Found]:

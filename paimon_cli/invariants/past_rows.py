@@ -83,6 +83,10 @@ class SharedKeys:
 
     def untold(self, context: TableContext, why: str) -> Iterator[Anomaly]:
         """What the metadata alone says, where the rows cannot be read."""
+        if not context.mode.bounds_are_keys:
+            for rule in self.rules:
+                yield anomaly(rule, f"whether both wrote the same keys cannot be told: {why}", self.commits, certainty=UNTOLD)
+            return
         overlap = overlap_of_keys(context, self.older, self.newer)
         if overlap is not None:
             for rule in self.rules:
@@ -167,6 +171,11 @@ def overlap_of_keys(context: TableContext, older: Iterable[DataFileMeta], newer:
             if key(low) <= key(high):
                 return text(low) if key(low) == key(high) else f"{text(low)} to {text(high)}"
     return None
+
+
+def may_share_keys(context: TableContext, older: Iterable[DataFileMeta], newer: Collection[DataFileMeta]) -> bool:
+    """Whether both sides may hold one key: by the ranges of their files, or always where these are not ranges of keys."""
+    return not context.mode.bounds_are_keys or overlap_of_keys(context, older, newer) is not None
 
 
 class KeyTally:

@@ -15,6 +15,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.anomalies import UNTOLD
 from paimon_cli.invariants.check import INVARIANTS
 from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from tests.invariants.damaged_tables import Bench
@@ -115,3 +116,10 @@ def test_keys_with_row_ids_are_not_merged(tmp_path: Path) -> None:
         table.scan().to_arrow()
     found = table.verify(level="full")
     assert not found.violations and set(found.not_checked) == {"PV032"}
+
+
+@pytest.mark.parametrize("level", ["meta", "rows"])
+def test_the_history_is_checked_as_far_as_it_does_not_depend_on_the_order_of_keys(table: Table, level: str) -> None:
+    found = table.history_check(level=level)
+    assert [each.rule for each in found if each.certainty == "proven"] == ["snapshot-overwritten"], "the bounds that were changed"
+    assert {each.certainty for each in found} == {"proven", UNTOLD}
