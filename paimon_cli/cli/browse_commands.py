@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,7 +128,7 @@ def _states(table: Table, seconds: float, rounds: int | None) -> Iterator[TableS
         number += 1
         if number == rounds:
             return
-        time.sleep(seconds)
+        table.context.clock.sleep(seconds)
 
 
 def _print(call: Call, states: Iterator[TableState], name: str) -> None:

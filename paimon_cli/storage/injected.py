@@ -23,6 +23,10 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None: ...
 
 
+_LONGEST_SLEEP = 10**9
+"""In seconds, some thirty years: the system refuses pauses of centuries, which a duration of the user may be."""
+
+
 class SystemClock:
     """The clock of the operating system."""
 
@@ -30,7 +34,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(min(seconds, _LONGEST_SLEEP))
 
 
 class BelatedClock:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
+from paimon_cli.options.option_text import parse_duration
 from paimon_cli.storage.injected import NoTrace, Step, StepTrace, SystemClock
 from tests.commit.commit_tables import SteppingClock
 
@@ -60,3 +62,12 @@ def test_a_trace_that_is_off_records_nothing() -> None:
     trace.step("spill")
     trace.show([Step("flush", 0, 0, {})])
     assert trace.taken() == () and trace.is_on is False
+
+
+def test_a_pause_of_centuries_is_one_that_the_system_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`watch`, `compact --watch` and others pause as long as the user says; the system refuses more than 292 years."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    for text in ("2 s", "1000000 d"):
+        SystemClock().sleep(parse_duration(text) / 1000)
+    assert slept[0] == 2 and 10**8 < slept[1] < 2**63 / 10**9 / 2
