@@ -147,6 +147,7 @@ class Fitting:
                 self.is_cut = True
                 return
             shown = _encodable(cut_text(key))
+            self.is_cut |= shown != key  # two names may have one beginning, and the second one then hides the first
             self._left -= len(shown.encode()) + 6
             yield shown, self.value(inner)
 
