@@ -82,7 +82,7 @@ def verify(
     elif not foreign_read_safe:
         raise UsageError(f"--engine {engine} does not run commands", f"{engine} is judged as a reader", "add --foreign-read-safe")
     if foreign_read_safe:
-        if options.keys() - {"snapshot"} or report is not None:
+        if options.keys() - {"snapshot"} or report is not None or fail_on != "error":  # its findings have no severity
             raise UsageError("--foreign-read-safe is a separate check", "it can be combined only with --snapshot")
         _show_foreign_reads(call, table, options.get("snapshot"), judged)
         return

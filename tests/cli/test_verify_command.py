@@ -168,6 +168,7 @@ def test_whether_readers_of_plain_files_are_right(run: Run, tmp_path: Path) -> N
     item = run("verify", table, "--foreign-read-safe", "-o", "json").json["item"]
     assert (item["is_safe"], item["files"], item["findings"]) == (True, 1, [])
     run("verify", table, "--foreign-read-safe", "--only", "files", code=2)
+    run("verify", table, "--foreign-read-safe", "--fail-on", "warn", code=2)
 
 
 @pytest.mark.parametrize(
