@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -305,6 +306,7 @@ def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 yield f"{called}()", node.args[-1] if called != "range" or len(node.args) == 3 else node.func
 
 
+@functools.cache
 def _numbers(source: str) -> set[tuple[str, int]]:
     return {(name, value) for name, node in _named(ast.parse(source)) if (value := _whole(node)) >= SMALLEST}
 

@@ -160,7 +160,7 @@ def test_members_of_a_group_share_partitions_of_one_table(
     kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second member takes a partition from the first, which commits what it holds before; then it leaves again."""
-    monkeypatch.setattr(POLL_SECONDS, 0.5)  # of the rounds after which the members end
+    monkeypatch.setattr(POLL_SECONDS, 0.25)  # of the rounds after which the members end
     summed(tmp_path)
     kafka.send("group", *added(range(100)), partition=0)
     kafka.send("group", *added(range(100, 200)), partition=1)
@@ -433,7 +433,7 @@ def test_a_followed_transaction_is_committed_with_its_end(
 
     kafka.send("whole", of(0, "1"), of(1, "2"), of(2, "2"))
     given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id", "kafka_conf": MEMBER}
-    catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="3 s", max_rounds=8, on_commit=committed)
+    catalog.ingest(kafka.url("whole", "?group=whole"), **given, follow=True, interval="1 s", max_rounds=12, on_commit=committed)
     assert sent == [1, 4, 5]
     assert kafka.committed("whole", "whole") == [5, 0]
 

@@ -250,6 +250,7 @@ def _tuples(catalog: Catalog, query: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in catalog.sql(query).to_arrow().to_pylist()]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("change", "left"),
     [
@@ -270,6 +271,7 @@ def test_a_change_by_a_table_that_is_called_alike(alike: Catalog, change: str, l
     assert _tuples(alike, "SELECT * FROM shop.T") == [(1, 100)]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("query", "found"),
     [

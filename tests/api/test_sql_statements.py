@@ -1053,6 +1053,7 @@ def test_a_name_of_both_sides_of_a_merge_is_ambiguous(catalog: Catalog, clause: 
     assert rows(catalog, "SELECT * FROM shop.log ORDER BY id") == [(1, "new"), (2, "y")]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("clause", "changed"),
     [

@@ -154,6 +154,7 @@ TYPES += [
 ]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("t", TYPES)
 def test_a_query_and_a_condition_have_the_same_parts(tmp_path: Path, t: str) -> None:
     """Also of values that JSON does not have, and of numbers that JSON of DuckDB rounds."""

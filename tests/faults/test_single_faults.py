@@ -45,6 +45,7 @@ def test_every_call_hits_every_fault(name: str, tmp_path: Path) -> None:
     assert "done" in runs.figures.outcomes or name == "write-checked-after-rival", "only that one is refused undisturbed"
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", IN_PART)
 def test_calls_of_every_operation_hit_every_fault(name: str, tmp_path: Path) -> None:
     runs = memory_runs(OPERATIONS[name], tmp_path)

@@ -41,6 +41,7 @@ def test_a_sample(trial: Trial) -> None:
     assert trial.figures.cases == CASES and trial.figures.codes[10] > CASES // 5
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("shape", "where", "value"),
     [

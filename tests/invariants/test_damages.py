@@ -50,6 +50,7 @@ def test_damages(sound: dict[str, Path], tmp_path: Path, damage: Damage) -> None
     assert all(v.code != damage.code for level in lower for v in verified(bench.root, level).violations)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("damage", [each for each in DAMAGES if each.level == "full" and "PV030" <= each.code < "PV050"], ids=str)
 def test_damages_of_rows_that_come_one_by_one(
     sound: dict[str, Path], tmp_path: Path, damage: Damage, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,7 @@ def test_merged_manifests_change_nothing(tmp_path: Path) -> None:
     assert sum(not version.missing_from_base and not version.unexpected_in_base for version in seen) == len(seen) > 2
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("gone", [{1}, {5}, {2, 3, 7}])
 @pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}], ids=["levels", "vectors"])
 def test_after_a_gap_the_walk_begins_anew(options: dict[str, str], gone: set[int], tmp_path: Path) -> None:

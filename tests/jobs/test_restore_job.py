@@ -336,6 +336,7 @@ class TestHostileCopies:
         (tmp_path / "canary/secret").write_text("secret")
         return Bench(keyed_table(tmp_path))
 
+    @pytest.mark.in_part(2)
     @pytest.mark.parametrize("history", [True, False])
     @pytest.mark.parametrize(
         "harm",

@@ -287,7 +287,7 @@ def test_without_a_host_only_this_machine_is_answered(served: tuple[str, int]) -
 
 
 def test_half_requests_neither_pile_up_nor_keep_others_out(served: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 2)
+    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 0.5)
     url, port = served
     before = threading.active_count()
     with contextlib.ExitStack() as stack:

@@ -71,12 +71,14 @@ def only(stories: list[Story], check: str) -> Story:
     return story
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("case", HARMLESS, ids=lambda case: case.name)
 def test_no_anomaly_whatever_the_check(case: Case) -> None:
     stories = stories_of(case.name)
     assert all(story.is_correct and story.steps and not story.violations for story in stories)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("case", CURED, ids=lambda case: case.name)
 @pytest.mark.parametrize("check", ["bucket", "partition"])
 def test_an_anomaly_that_the_check_cures(case: Case, check: str) -> None:
@@ -187,6 +189,7 @@ class TestChoices:
         assert story.is_correct and len(story.steps) > len(stories_of("crash")[0].steps)
         assert "0 files are orphans" in story.steps[-1].outcome, "the files of a changelog are named by a snapshot"
 
+    @pytest.mark.in_part(3)
     @pytest.mark.parametrize("case", [case for case in CASES if case.is_seeded], ids=lambda case: case.name)
     def test_a_seed_changes_the_story(self, case: Case) -> None:
         first, *others = (stories_of(case.name, ("off",), seed) for seed in range(4))

@@ -199,6 +199,7 @@ CASES: dict[str, tuple[Aggregator, pa.DataType, st.SearchStrategy[Any], list[int
 }
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", CASES)
 def test_many_keys_at_once(name: str) -> None:
     function, column_type, values, codes, step = CASES[name]

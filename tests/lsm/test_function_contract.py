@@ -134,6 +134,7 @@ def is_associative(
     )
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("function", "sql", "options", "value"), CASES, ids=[f"{c[0]}-{c[1]}-{len(c[2])}" for c in CASES])
 def test_results_can_be_merged_again(function: str, sql: str, options: dict[str, str], value: Callable[[Dice], Any]) -> None:
     t = parse_sql_type(sql)
@@ -149,6 +150,7 @@ EXACT = {"sum", "last_value"}
 """Functions whose result says what a retraction takes back, even without the older rows."""
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("function", "sql", "options", "value"),
     [case for case in CASES if case[0] in RETRACTING],

@@ -189,6 +189,7 @@ def test_objects_go_after_ninety_days(ledger: Ledger) -> None:
 STEP = json.loads(encode([done(1)]))["rounds"][0]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "content",
     (

@@ -101,6 +101,7 @@ def test_each_room_has_its_day() -> None:
     assert rooms - {*ROOMS} == {"lab", "spark"}
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("own_tests", "survived", "judged"),
     [(False, 0, [True]), (False, 2, [True, False]), (True, 2, [True])],

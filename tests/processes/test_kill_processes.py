@@ -12,7 +12,7 @@ from tests.processes.kills import Killing
 from tests.processes.place import Place
 
 
-@pytest.mark.parametrize("kills", [8, at_night(40)])
+@pytest.mark.parametrize("kills", [5, at_night(40)])
 def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path, kills: int) -> None:
     place = Place(str(tmp_path / "t"), {}, str(tmp_path), seed=1)
     figures = Killing(place, "local").run(kills=kills)

@@ -55,6 +55,7 @@ MANY_ACTORS = {
 }
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("name", "count"),
     [

@@ -16,6 +16,7 @@ def test_schedules_with_one_interruption(name: str) -> None:
     assert not result.findings, explain(result.findings)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_random_schedules(name: str) -> None:
     result = sample(scenario(name), 20, seed=7)

@@ -10,6 +10,7 @@ from paimon_cli.lab.simulation.exploration import explore, sample
 from tests.simulation.scenarios import scenario
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", ["writer-writer", "writer-compactor", "compactor-compactor", "writer-expiry", "expiry-expiry"])
 def test_unreduced_schedules_end_in_explored_states(name: str) -> None:
     """Random schedules in which every single call is interleaved: each leaves a disk that the complete search has seen."""

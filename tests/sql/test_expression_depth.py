@@ -25,6 +25,7 @@ def kept(sql: str) -> list[int]:
     return list(predicate.filtered(ROWS).column("id").to_pylist())
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -57,6 +57,7 @@ def bounded(call: Callable[[], object], seconds: float = 30.0) -> Exception:
     return failure.value
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", REST)
 def test_answers_of_a_rest_catalog(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_client, "_REQUEST_SECONDS", 1)
@@ -308,6 +309,7 @@ MYSQL: Sent = {
 }
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", MYSQL)
 def test_answers_of_mysql(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_mysql, "STATEMENT_SECONDS", 1)
@@ -334,6 +336,7 @@ def test_answers_of_mysql(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(b"root:" in received for received in sent), "no file of this machine is sent"
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", REST)
 def test_answers_to_a_report(kind: str) -> None:
     def answers(connection: socket.socket, stop: Event) -> Iterator[bytes]:

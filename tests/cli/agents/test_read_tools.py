@@ -97,6 +97,7 @@ def test_no_tool_that_reads_changes_a_file(agent: Agent) -> None:
     assert agent.files() == before
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -300,6 +300,7 @@ def rows_as_text(texts: Sequence[str]) -> list[tuple[str, Row]]:
     return [(KIND_TEXTS[kind], {name: column[n] for name, column in cells.items()}) for n, kind in enumerate(changes.kinds)]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("separators", SEPARATORS)
 @pytest.mark.parametrize("limit", [MAX_NAME_CHARACTERS, 1 << 30])
 @pytest.mark.parametrize("names", [["x" * 3_000_000], ["x" * 99_999], [f"{n}{'x' * 1000}" for n in range(3_000)]])

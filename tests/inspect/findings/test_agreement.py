@@ -175,6 +175,7 @@ def test_every_command_on_buckets_has_the_findings_about_them(judged: Judged) ->
         assert warned == [f"warning: {f['message']}; run: {f['command']}" for f in told]
 
 
+@pytest.mark.in_part(2)
 def test_what_keeps_commands_from_judging_is_said_alike(judged: Judged) -> None:
     """An option or a file that cannot be read: one message, and one command, wherever a compaction would be judged."""
     plan = judged.plan

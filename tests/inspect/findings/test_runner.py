@@ -216,6 +216,7 @@ def test_a_bad_bucket_count_is_told_until_someone_chooses_one(tmp_path: Path, mo
     assert advised() == ["paimon-cli rescale T --buckets 1 --yes"]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("line", ["describe", "buckets ls", "lsm show", "read", "verify", "compact -n"])
 def test_a_table_without_buckets_is_an_option_that_cannot_be_read(run: Run, tmp_path: Path, line: str) -> None:  # noqa: F811
     """No engine writes `bucket=0`, but an editor does; the right count may be restored."""

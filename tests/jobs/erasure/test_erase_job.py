@@ -128,6 +128,7 @@ def is_between(now: dict[str, list[Row]], before: dict[str, list[Row]]) -> bool:
     return all(now[name] in (found, [one for one in found if is_kept(one)]) for name, found in before.items())
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("every", [97, at_night(1)])
 @pytest.mark.parametrize("kind", ["partitions, a tag and a branch", "vectors and Bloom filters", "dynamic buckets", "changelogs"])
 def test_it_may_die_at_any_step(kind: str, every: int, tmp_path: Path) -> None:
