@@ -206,7 +206,7 @@ class _Simulation(Generic[FiguresT]):
         for bucket_id, runs in commit.flushed.items():
             bucket = self._buckets.setdefault(bucket_id, [])
             for run in runs:
-                if len(bucket) > self._options.stop_trigger:
+                if len(bucket) >= self._options.stop_trigger:  # as a writer does
                     self._stalls += 1
                     self._compact(bucket_id, commit.millis)
                     bucket = self._buckets[bucket_id]
