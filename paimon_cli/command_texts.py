@@ -17,6 +17,7 @@ _SETTING = re.compile(
 )
 """Options with a value: settings of Spark (in the library arguments of `Table.open` and `Catalog`), and parameters of SQL."""
 COMMAND = re.compile(r"(?P<quote>`?)paimon-cli (?P<words>[a-z](?:'[^'\n]*'|[^`\n;])*)(?P=quote)")
+_SMALL_NUMBER = re.compile("[0-9]{1,18}")
 METHODS = {
     **{name: name for name in ("advise", "compact", "describe", "doctor", "rescale", "verify")},
     **{f"{name} ls": name for name in ("buckets", "compactions", "files", "manifests", "partitions", "schemas", "snapshots")},
@@ -99,7 +100,7 @@ def _call(command: str) -> str | None:
             return None
         if flag in NO_ARGUMENTS:
             return None
-        value = True if not values else int(values[0]) if values[0].isdecimal() else values[0]
+        value = True if not values else int(values[0]) if _SMALL_NUMBER.fullmatch(values[0]) else values[0]
         argument = f"{flag.removeprefix('--').replace('-', '_')}={value!r}"
         (opening if flag in OPENS else arguments).append(argument)
         rest = rest[1 + len(values) :]

@@ -11,7 +11,7 @@ from paimon_cli.api.table import Table
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.options.choices import OnError
-from paimon_cli.options.option_text import nearest, split_buckets
+from paimon_cli.options.option_text import nearest, plain_number, split_buckets
 from paimon_cli.read.time_travel import POSITION_OPTIONS
 from paimon_cli.requests.fields import check_choice
 from paimon_cli.storage.catalog_options import is_catalog_option
@@ -158,8 +158,9 @@ def _with_our_names(values: dict[str, str]) -> dict[str, str]:
         value = values.pop(theirs)
         is_number = value.isdecimal() and value.isascii()
         ours = "as_of" if theirs == AT_TIME else "snapshot" if is_number else "tag"
-        if theirs == AT_TIME and is_number and int(value) < _FIRST_MILLIS:
-            value = datetime.fromtimestamp(int(value), timezone.utc).isoformat()
+        seconds = plain_number(value) if theirs == AT_TIME and is_number else None
+        if seconds is not None and seconds < _FIRST_MILLIS:
+            value = datetime.fromtimestamp(seconds, timezone.utc).isoformat()
         if ours in values:
             raise UsageError(f"options {_SHOWN[theirs]} and {ours} are given", "they mean the same", "give one of them")
         values[ours] = value

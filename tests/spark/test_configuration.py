@@ -112,6 +112,7 @@ def test_where_spark_is_elsewhere_nothing_is_started(monkeypatch: pytest.MonkeyP
         ({"timestampAsOf": "2026-01-02"}, {"as_of": "2026-01-02"}),
         ({"timestampAsOf": "1795949914"}, {"as_of": "2026-11-29T10:58:34+00:00"}),
         ({"timestampAsOf": "1795949914000"}, {"as_of": "1795949914000"}),
+        ({"timestampAsOf": "9" * 5000}, {"as_of": "9" * 5000}),
         ({"versionAsOf": "7", "snapshot": "7"}, None),
         ({"timestampAsOf": "2026-01-02", "as_of": "2026-01-02"}, None),
     ],
