@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -157,6 +158,41 @@ def test_a_run_that_died_anywhere_is_continued(tmp_path: Path, brief: bool) -> N
         backup(table, copy)
         check_same(table, opened(copy))
         shutil.rmtree(copy)
+
+
+def test_the_beginning_of_a_file_is_not_the_file(tmp_path: Path) -> None:
+    """Older writers did not record the sizes of lists: what a killed run has left of one says nothing about its size."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 1)
+    backup(table, copy)
+    fill(table, 1, first=10)
+    snapshot = Path(table.url) / "snapshot/snapshot-2"
+    content = {key: value for key, value in json.loads(snapshot.read_text()).items() if not key.endswith("ListSize")}
+    snapshot.write_text(json.dumps(content))
+    for name in (content["baseManifestList"], content["deltaManifestList"]):
+        whole = (Path(table.url) / "manifest" / name).read_bytes()
+        (copy / "manifest" / name).write_bytes(whole[: len(whole) // 2])
+    BackupRecords(opened(copy).storage, opened(copy).layout).begin()
+    table = TableContext.open(table.url)
+    backup(table, copy)
+    check_same(table, opened(copy))
+
+
+def test_it_stops_once_another_backup_has_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 1)
+    backup(table, copy)
+    fill(table, 2, first=10)
+    before = {path for path in copy.rglob("*") if path.is_file()}
+
+    def at(call: str, path: str) -> None:
+        if path.endswith("/backup/unfinished"):
+            monkeypatch.setattr(Leases, "held", frozenset())
+
+    with pytest.raises(StorageUnavailable, match="another backup into .* has begun"):
+        backup(table, copy, Recording(ConfinedStorage(str(copy)), at))
+    after = {path for path in copy.rglob("*") if path.is_file() and path.parent.name not in ("lease", "backup")}
+    assert after <= before, "the other one may be at the same files"
 
 
 PROCESS = """

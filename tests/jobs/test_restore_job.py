@@ -136,6 +136,20 @@ def test_the_history_up_to_a_version(tmp_path: Path, copied: TableContext) -> No
     check_whole(new)
 
 
+def test_the_history_up_to_a_point_in_time(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    clock = SteppingClock()
+    table = replace(table, clock=clock)
+    for number in range(4):
+        write(table, [{"k": number}])
+        clock.sleep(60)
+    at = table.snapshots.get(2).time_millis
+    assert at < table.snapshots.get(3).time_millis
+    backup(table, tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "new", history=True, as_of=str(at))
+    assert opened(tmp_path / "new").snapshots.ids() == [1, 2]
+
+
 def test_a_branch_that_begins_at_the_version_is_part_of_its_history(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     fill(table, 4)
