@@ -73,7 +73,21 @@ class Session:
         return (self._folders[child] / "log.txt").read_text(errors="replace")
 
     def forget(self, child: int) -> None:
-        shutil.rmtree(self._folders.pop(child), ignore_errors=True)
+        """End what the tests of a process that has ended have left, such as workers of a pool, and delete its output."""
+        folder = self._folders.pop(child)
+        kill_rest(child, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill_rest(group: int, folder: Path) -> None:
+    """End the processes of the group, and those of other groups that were started with this directory for temporary files."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+    marker = f"TMPDIR={folder}".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if marker in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
 
 
 def _become(work: Callable[[], int], folder: Path) -> NoReturn:

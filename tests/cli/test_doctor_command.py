@@ -181,6 +181,18 @@ def test_a_snapshot_number_that_does_not_follow(run: Run, tmp_path: Path) -> Non
     assert "PD022" in [item["code"] for item in run("describe", context.url, "-o", "json").json["item"]["health"]]
 
 
+def test_a_table_without_its_snapshots_has_lost_them(tmp_path: Path) -> None:
+    context = made(tmp_path, 2)
+    shutil.rmtree(context.layout.snapshot_directory)
+    found = findings(TableContext.open(context.url))["PD022"]
+    assert found.subject == "snapshots" and found.command == "paimon-cli verify T"
+
+
+def test_a_value_under_an_older_key_is_looked_at(tmp_path: Path) -> None:
+    found = findings(reopened(made(tmp_path), **{"write.compaction-skip": "perhaps"}))["PD018"]
+    assert "write.compaction-skip" in found.message
+
+
 def test_files_of_jobs_that_died(run: Run, tmp_path: Path) -> None:
     context = made(tmp_path)
     for name, days in (("bucket-0/data-lost-0.parquet", 2), ("manifest/manifest-lost", 2), ("bucket-0/data-young-0.parquet", 0)):

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,12 +18,14 @@ from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.compact import bucket_compactor
 from paimon_cli.compact.compaction_task import marked_files
 from paimon_cli.compact.group_copier import GroupCopier
-from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups
+from paimon_cli.compact.untouched_groups import UntouchedGroup, UntouchedGroups, _bounds_ascend, _Group
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.lsm.key_search import SortedKeys
 from paimon_cli.lsm.sorted_runs import SortedRun
+from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.pieces import PIECES
 from tests.properties.shapes import SHAPES, Shape
 from tests.tables import compact, make_table, rows, write
@@ -353,3 +356,31 @@ def test_a_failure_leaves_no_file(tmp_path: Path, copied: list[int], monkeypatch
     with pytest.raises(StorageUnavailable):
         compact(context, strategy="full")
     assert {path for path in tmp_path.rglob("data-*")} == before
+
+
+@pytest.mark.parametrize(
+    ("bounds", "ascend"),
+    [
+        ([(0, 5, False), (6, 9, False)], True),
+        ([(0, 6, True), (6, 9, False)], True),
+        ([(0, 6, False), (6, 9, False)], False),
+        ([(0, 7, True), (6, 9, False)], False),
+        ([(0, 20, False), (6, 9, False), (10, 12, False)], False),
+        ([(0, 20, False), (10, 12, False), (30, 40, False)], False),
+        ([(6, 9, False), (0, 5, False)], False),
+        ([(6, 6, False), (6, 9, False)], False),
+        ([], False),
+    ],
+)
+def test_only_groups_beside_each_other_are_copied(bounds: list[tuple[int, int, bool]], ascend: bool) -> None:
+    """`ends_below`: the bound is the first key of the next group, which its own keys do not reach."""
+    file = cast(DataFileMeta, None)
+
+    def key(value: int) -> SortedKeys:
+        return SortedKeys.of(pa.record_batch([pa.array([value], pa.int32())], ["k"]), ["k"])
+
+    def groups(sequences: tuple[int, int] | None) -> list[_Group]:
+        return [_Group(file, n, 1, 1, sequences, key(low), key(high), below) for n, (low, high, below) in enumerate(bounds)]
+
+    assert _bounds_ascend(groups((0, 1))) == ascend
+    assert not _bounds_ascend(groups(None)), "all must be merged"

@@ -25,6 +25,8 @@ from paimon_cli.invariants.past_questions import CompactionChain, in_groups
 from paimon_cli.invariants.past_rows import KeyTally
 from paimon_cli.metadata.data_file import CommitMessage, FileChanges
 from paimon_cli.pieces import PIECES
+from paimon_cli.storage.injected import SystemClock
+from tests.commit.commit_tables import SteppingClock
 from tests.jobs.test_snapshot_ordering import row, written
 from tests.tables import Row, compact, make_table, write
 
@@ -84,6 +86,16 @@ def test_ranges_that_overlap_share_no_key(tmp_path: Path) -> None:
     beside_each_other(context, tmp_path, [row(1, 1), row(3, 1)], [row(2, 2), row(4, 2)])
     assert set(found(context)) == {"writers-beside-each-other"}
     assert found(context, level="meta")["lost-update"].certainty == LIKELY
+
+
+def test_what_happened_before_a_point_in_time_is_left_out(tmp_path: Path) -> None:
+    clock = SteppingClock(SystemClock().now_millis() - 10 * 86_400_000)
+    context = replace(table(tmp_path), clock=clock)
+    beside_each_other(context, tmp_path, [row(1, 1)], [row(1, 2)])
+    assert "lost-update" in found(context)
+    write(context, [row(2, 1)])
+    for age, is_told in (("1 d", False), ("30 d", True)):
+        assert ("lost-update" in found(context, since=age)) == is_told
 
 
 def test_a_slow_writer_is_compared_with_all_commits_since(tmp_path: Path) -> None:

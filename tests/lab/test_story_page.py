@@ -162,6 +162,11 @@ class TestCommands:
         (conflict,) = [row for row in Parsed(found.read_text()).rows if row["conflict"]]
         assert "overwrite snapshot-3" in conflict["text"] and "writer 1 writes snapshot-3" in conflict["text"]
 
+    def test_a_replay_without_a_page_ends_as_one_with_it(self) -> None:
+        safe = run("check", "--actors", "writer,writer", "--replay", "0,0,0,0,0,1")
+        unsafe = run("check", "--actors", "writer,writer", "--store", "unsafe", "--replay", "0,0,0,0,0,1")
+        assert (safe.exit_code, unsafe.exit_code) == (0, 4)
+
     def test_nothing_found_is_said_on_the_page(self, tmp_path: Path) -> None:
         target = tmp_path / "find.html"
         assert run("check", "--actors", "twin", "--minimize", "--html", str(target)).exit_code == 0

@@ -182,3 +182,16 @@ def test_a_patient_bucket_pays_more_for_a_merge_and_says_so() -> None:
     found = candidates(patient)
     assert found.score(NOW, FREE).tolist() == [0.8] and found.due(FREE).tolist() == [NOW + 2.5 * HOUR_MILLIS]
     assert patient.options[0].arithmetic(patient, NOW, FREE).endswith("the merge costs 100 B x 1.25")
+
+
+@pytest.mark.parametrize(
+    ("buckets", "values", "chosen"),
+    [
+        ([], [], []),
+        ([0, 0, 0], [1.0, 3.0, 3.0], [1]),
+        ([0, 0, 1, 1, 2], [2.0, 2.0, -1.0, -1.0, 0.0], [0, 4]),
+        ([0, 1, 1, 1], [-1.0, 0.5, 0.7, 0.7], [2]),
+    ],
+)
+def test_of_each_bucket_one_merge_is_the_best(buckets: list[int], values: list[float], chosen: list[int]) -> None:
+    assert rent_or_buy._first_with_most(np.array(buckets), np.array(values)).tolist() == chosen

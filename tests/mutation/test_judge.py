@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from scripts.mutation.kept_verdicts import KeptVerdicts
 from scripts.mutation.mutants import Mutant
 from scripts.mutation.planted import planted
 from scripts.mutation.reach import Reach
-from scripts.mutation.session import ROOT
+from scripts.mutation.session import ROOT, kill_rest
 from scripts.nightly import mutations
 from scripts.nightly.mutations import PLANTED, ROOMS, known_equivalents, rooms_of, sample
 from tests.mutation.examples import MUTANTS
@@ -29,6 +31,20 @@ def test_every_mutant_takes_effect(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found").read_text())
     assert found == {**dict.fromkeys(MUTANTS, "killed"), "the same": "survived", "no such test": "not judged"}
+
+
+def test_what_a_test_leaves_running_is_ended(tmp_path: Path) -> None:
+    """Workers of a pool outlive a process that ended in the middle of a test; each took its share of the cores from then on."""
+    here, elsewhere = {**os.environ, "TMPDIR": str(tmp_path)}, {**os.environ, "TMPDIR": f"{tmp_path}-2"}
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    group, other, foreign = (subprocess.Popen(sleep, env=env, start_new_session=True) for env in (elsewhere, here, elsewhere))
+    try:
+        kill_rest(group.pid, tmp_path)
+        assert [one.wait(60) for one in (group, other)] == [-signal.SIGKILL] * 2 and foreign.poll() is None
+        kill_rest(group.pid, tmp_path)
+    finally:
+        foreign.kill()
+        foreign.wait()
 
 
 def test_the_tests_that_reach_the_lines_are_run() -> None:

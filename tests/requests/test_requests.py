@@ -202,6 +202,8 @@ def test_what_is_given_is_parsed_once() -> None:
         (VerifyOptions, {"level": "deep"}, "--level deep: choose one of meta, files, full"),
         (VerifyOptions, {"snapshot": 1, "all_snapshots": True}, "--snapshot cannot be combined"),
         (VerifyRequest, {"only": "PV006, nothing"}, "no check 'nothing'"),
+        (VerifyRequest, {"only": "pv006"}, "no check 'pv006'"),
+        (VerifyRequest, {"only": "Files"}, "no check 'Files'"),
         (FrameCall, {"order_by": "id"}, "--order-by of a DataFrame"),
         (CheckOptions, {"rounds": 21}, "--rounds 21: the maximum is 20"),
         (CheckOptions, {"depth": 1, "seed": 1}, "--depth cannot be combined with --seed"),
