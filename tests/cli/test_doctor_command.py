@@ -189,8 +189,8 @@ def test_a_table_without_its_snapshots_has_lost_them(tmp_path: Path) -> None:
 
 
 def test_a_value_under_an_older_key_is_looked_at(tmp_path: Path) -> None:
-    found = findings(reopened(made(tmp_path), **{"write.compaction-skip": "perhaps"}))["PD018"]
-    assert "write.compaction-skip" in found.message
+    found = findings(reopened(made(tmp_path), **{"changelog-producer.lookup-wait": "perhaps"}))["PD018"]
+    assert "changelog-producer.lookup-wait" in found.message
 
 
 def test_files_of_jobs_that_died(run: Run, tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from paimon_cli.bucket import merged_rows
+from paimon_cli.compact.bucket_compactor import FullChangelogRewriter, LookupRewriter, MergeRewriter, rewriter_of
 from paimon_cli.compact.compaction_plan import plan_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket
 from paimon_cli.errors import DamagedFile, PartialSuccess
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import EMPTY_ROW
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "s": "STRING", "n": "BIGINT"}
@@ -132,3 +134,23 @@ def test_the_plan_gives_the_reason_why_a_bucket_is_left_alone(tmp_path: Path) ->
     assert isinstance(left, SkippedBucket)
     assert left.reason == "1 run < trigger 5"
     assert isinstance(plan_bucket(context, bucket, "full", 1), CompactionTask)
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "rewriter"),
+    [
+        ({}, 5, MergeRewriter),
+        ({"changelog-producer": "input"}, 5, MergeRewriter),
+        ({"changelog-producer": "lookup"}, 1, LookupRewriter),
+        ({"changelog-producer": "lookup"}, 5, LookupRewriter),
+        ({"merge-engine": "first-row"}, 5, LookupRewriter),
+        ({"deletion-vectors.enabled": "true"}, 5, LookupRewriter),
+        ({"changelog-producer": "full-compaction"}, 5, FullChangelogRewriter),
+        ({"changelog-producer": "full-compaction"}, 4, MergeRewriter),
+    ],
+)
+def test_what_rewrites_the_files(tmp_path: Path, options: dict[str, str], level: int, rewriter: type) -> None:
+    """Only a compaction into the top level knows all rows, of which it writes the changes."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=1, options=options)
+    task = CompactionTask(EMPTY_ROW, 0, 1, (), level, 5, level == 5, "r", "a", 2, 1, 1)
+    assert type(rewriter_of(context, task, lambda: False)) is rewriter

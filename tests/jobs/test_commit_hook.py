@@ -154,6 +154,9 @@ def test_a_command_that_fails_or_hangs_is_ended_with_its_children(tmp_path: Path
     failing = CommandHook.parse(script(tmp_path, "sys.exit(3)"))
     with pytest.raises(HookFailed, match="code 3"):
         failing.deliver(b"{}")
+    killed = CommandHook.parse(script(tmp_path, "os.kill(os.getpid(), 9)"))
+    with pytest.raises(HookFailed, match="code -9"):
+        killed.deliver(b"{}")
     beats = tmp_path / "beats"
     program = script(tmp_path, f"os.fork()\nwhile True: open({str(beats)!r}, 'a').write('x'); time.sleep(0.02)")
     hanging = CommandHook(CommandHook.parse(program).arguments, "x", seconds=1.0)

@@ -20,11 +20,11 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.staging import stage_job
-from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, abort_stage
+from paimon_cli.jobs.staging.stage_commit import StagedWrite, Together, abort_stage, commit_and_compact
 from paimon_cli.jobs.staging.stage_job import StageFile, stage_write
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED
-from paimon_cli.options.choices import WriterOrder
+from paimon_cli.options.choices import CompactionMode, WriterOrder
 from tests.rivals import Killed, Mortal, beside, files_of
 from tests.tables import commit_stage, compact, data_files, live_files, make_table, named_files, rows, write
 
@@ -90,6 +90,16 @@ def test_several_writers_make_one_snapshot(table: TableContext) -> None:
     assert writers_of(table) == [(1, 0), (2, 3)]
     assert sum(value != "old" for value in values(table).values()) == 6
     assert [(file.read().state, file.read().snapshot_ids) for file in files] == [(COMMITTED, (2,))] * 3
+
+
+def test_the_buckets_of_each_writer_are_compacted(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=4, options={"full-compaction.delta-commits": "1"})
+    write(table, [{"id": number, "v": "old"} for number in range(40)], compact="none")
+    writes = [StagedWrite(file, file.read()) for file in three(table)]
+    done = commit_and_compact(table, writes, Together(), CompactionMode.AFTER, LocalEngine(), NoProgress())
+    assert done.compacted == 3 and [s.commit_kind for s in done.snapshots] == ["APPEND", "COMPACT"]
+    found = bucket_files(table, table.snapshots.latest()).values()
+    assert sorted(bucket.bucket for bucket in found if all(file.level for file in bucket.files)) == [0, 1, 2]
 
 
 def test_a_repeated_commit_does_nothing_in_whatever_order_or_part(table: TableContext) -> None:

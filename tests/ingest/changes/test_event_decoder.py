@@ -220,6 +220,25 @@ def test_a_schema_with_a_field_that_no_column_can_be_is_none(name: object) -> No
     assert declared_columns(json.dumps({"fields": [{"field": name, "type": "string"}]}).encode()) is None
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"fields": [5]},
+        {"fields": ["after"]},
+        {"fields": {"field": "id"}},
+        {"fields": [{"field": "after", "fields": [None]}]},
+        {"fields": [{"field": "after", "fields": 7}]},
+        {"fields": None},
+        {},
+        [],
+        "fields",
+    ],
+    ids=str,
+)
+def test_a_schema_of_another_shape_is_none(schema: object) -> None:
+    assert declared_columns(json.dumps(schema).encode()) is None
+
+
 def test_each_truncation_is_one_of_its_own() -> None:
     gone = debezium("t", "t", None, None)
     found = decoded("debezium", gone, gone, debezium("t", "c", None, {"id": 1})).events
