@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.api.table import Table
+from paimon_cli.cli.results import note_waiting
 from tests.cli.calling import Run
 from tests.tables import make_table
 
@@ -161,3 +162,18 @@ def test_the_library_counts_and_warns_once_per_call(tmp_path: Path, content: Pat
     assert len(warned) == 1
     table.compact()
     assert (table.scan().count(), table.scan().waiting_records) == (6, 0)
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        (0, ""),
+        (1, "1 stored record is not visible yet, because it waits"),
+        (7, "7 stored records are not visible yet, because they wait"),
+        (None, "whether reads show them before a compaction is not known"),
+    ],
+)
+def test_an_unknown_number_is_told_and_none_is_not(capsys: pytest.CaptureFixture[str], records: int | None, told: str) -> None:
+    note_waiting("T", records)
+    shown = capsys.readouterr().err
+    assert told in shown and bool(shown) == bool(told)
