@@ -76,12 +76,10 @@ def movable_files(context: TableContext) -> int:
     return sum(len(partition.stale) for partition in found)
 
 
-def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
-    """Move what can be moved in all partitions, each in a commit of its own."""
-    outcome, snapshot = Outcome(), context.snapshots.latest()
-    if snapshot is None:
-        return outcome
-    for found in movable_partitions(context, snapshot):
+def move_all_stale_files(context: TableContext, shield: Shield, outcome: Outcome) -> None:
+    """Move what can be moved in all partitions, each in a commit of its own. Adds to `outcome` what becomes of each."""
+    snapshot = context.snapshots.latest()
+    for found in [] if snapshot is None else movable_partitions(context, snapshot):
         place = found.stale[0].entry.bucket_id
         try:
             with shield():
@@ -93,7 +91,6 @@ def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
         else:
             outcome.note_moved(context, moved.snapshots)
             outcome.stale_files += len(found.stale)
-    return outcome
 
 
 def move_stale_files(context: TableContext, snapshot: Snapshot, found: StalePartition) -> CommitResult:

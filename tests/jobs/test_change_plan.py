@@ -157,8 +157,8 @@ def test_a_plan_leaves_out_the_rows_that_a_run_does(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options=options)
     table.write([{"id": number, "name": "a"} for number in range(10)])
     given = rows_of(*({"id": number, "name": "z"} for number in range(12)), {"id": 1, "d": "yesterday"}, {"id": "x"})
-    for rules in ({"on_error": "skip"}, {"on_error": str(tmp_path / "bad.csv")}):
-        own = [table.plan_write(given, bucket=[bucket], other_buckets="skip", **rules) for bucket in (0, 1)]
+    for on_error in ("skip", str(tmp_path / "bad.csv")):
+        own = [table.plan_write(given, bucket=[bucket], other_buckets="skip", on_error=on_error) for bucket in (0, 1)]
         assert sum(found.plan.rows for found in own) == 12 and all(found.plan.rows for found in own)
         assert sum(found.plan.existing_rows or 0 for found in own) == 10
     assert not (tmp_path / "bad.csv").exists()
