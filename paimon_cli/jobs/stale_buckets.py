@@ -79,7 +79,9 @@ def movable_files(context: TableContext) -> int:
 def move_all_stale_files(context: TableContext, shield: Shield, outcome: Outcome) -> None:
     """Move what can be moved in all partitions, each in a commit of its own. Adds to `outcome` what becomes of each."""
     snapshot = context.snapshots.latest()
-    for found in [] if snapshot is None else movable_partitions(context, snapshot):
+    if snapshot is None:
+        return
+    for found in movable_partitions(context, snapshot):
         place = found.stale[0].entry.bucket_id
         try:
             with shield():
