@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.api.maintenance import Planned
-from paimon_cli.errors import BadInput, DataConflict
+from paimon_cli.errors import BadInput, DataConflict, NotFound
 from paimon_cli.ingest.row_sources import JsonObjects
 from paimon_cli.jobs import change_plan
 from paimon_cli.read.split_reader import read_split
@@ -167,6 +168,33 @@ def test_a_plan_leaves_out_the_rows_that_a_run_does(tmp_path: Path) -> None:
     kinds = table.plan_write(rows_of({"id": 1, "k": "-D"}, {"id": 2, "k": "+I"}), op_column="k").plan
     assert (kinds.rows, kinds.existing_rows) == (1, 1)
     assert own[0].run().rows_read == own[0].plan.rows
+
+
+@pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}])
+def test_a_plan_sees_rows_that_readers_do_not_see_yet(tmp_path: Path, options: dict[str, str]) -> None:
+    """A run changes and replaces them, too."""
+    options = {"bucket": "1", "write-only": "true", **options}
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options=options)
+    table.write([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    assert not contents(table)
+    assert table.plan_write(rows_of({"id": 2, "name": "z"}, {"id": 3, "name": "z"})).plan.existing_rows == 1
+    if "merge-engine" not in options:
+        found = table.plan_update({"name": "upper(name)"}, where="id > 1").plan
+        assert (found.rows, found.files) == (1, 1) and found.after is not None
+        assert found.after.column("name").to_pylist() == ["B"]
+
+
+def test_a_plan_names_bad_rows_among_good_ones_and_a_table_that_is_gone(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options={"bucket": "1"})
+    for number in range(3):
+        (tmp_path / f"rows-{number}.jsonl").write_text(f'{{"id": {number}, "d": "{"2026-01-01" if number != 1 else "no"}"}}\n')
+    with pytest.raises(BadInput, match="rows-1") as caught:
+        table.plan_write(str(tmp_path / "rows-*.jsonl"))
+    assert caught.value.details["bad_cells"] == 1
+    shutil.rmtree(table.url)
+    for plan in (lambda: table.plan_write(rows_of({"id": 1})), lambda: table.plan_delete(where="id = 1")):
+        with pytest.raises(NotFound):
+            plan()
 
 
 def test_a_plan_counts_the_files_with_changing_rows_and_reads_the_numbers_of_rows(tmp_path: Path) -> None:
