@@ -67,11 +67,14 @@ def run_regroup_tasks(
         return run_traced(engine, context, _regroup, tasks, done, [task.size for task in tasks])
 
 
-def regroup_planned(new_files: NewFiles, plan: CompactionPlan, engine: Engine, progress: Progress) -> Outcome:
-    """Regroup the partitions of a plan, each in a commit of its own, so that a conflict in one leaves the others alone."""
-    outcome, context, planned = Outcome(), new_files.context, {one.partition: one for one in plan.regrouped}
+def regroup_planned(new_files: NewFiles, plan: CompactionPlan, engine: Engine, progress: Progress, outcome: Outcome) -> None:
+    """Regroup the partitions of a plan, each in a commit of its own, so that a conflict in one leaves the others alone.
+
+    Adds to `outcome` what becomes of each, also if an error is raised.
+    """
+    context, planned = new_files.context, {one.partition: one for one in plan.regrouped}
     if not planned or plan.snapshot_id is None:
-        return outcome
+        return
     try:
         with expiry_noticed(context, plan.snapshot_id):
             snapshot = context.snapshots.get(plan.snapshot_id)
@@ -79,7 +82,7 @@ def regroup_planned(new_files: NewFiles, plan: CompactionPlan, engine: Engine, p
             found = regroup(new_files, snapshot, counts, engine, progress)
     except SnapshotExpired as expired:
         outcome.conflicts = {one.bucket_id: expired for one in planned.values()}
-        return outcome
+        return
     waiting = list(found.values())
     with new_files.shield(), undone_on_failure(lambda: _settle_refused(new_files, waiting)):
         while waiting:
@@ -91,7 +94,6 @@ def regroup_planned(new_files: NewFiles, plan: CompactionPlan, engine: Engine, p
                 new_files.settle(messages, CommitResult.failed(conflict))
                 outcome.conflicts[planned[messages[0].partition].bucket_id] = conflict
                 outcome.note_unwritten(messages)
-    return outcome
 
 
 def _settle_refused(new_files: NewFiles, left: Iterable[Sequence[CommitMessage]]) -> None:

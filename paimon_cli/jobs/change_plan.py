@@ -7,28 +7,28 @@ A plan says at which snapshot it was made. The run that follows commits only dir
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tiered_rows import expect_not_tiered
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.jobs.bucket_change import refuse_postponed_rows
+from paimon_cli.jobs.key_index import NO_ROW, KeyIndex
+from paimon_cli.jobs.merge_source import MemorySource
 from paimon_cli.jobs.row_change import changed_rows
 from paimon_cli.jobs.table_change import Summary, check_writable_table
 from paimon_cli.jobs.update_job import UpdateRequest, check_moves, edit_of
 from paimon_cli.jobs.write_request import WriteRequest, plan_write
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import CHANGE_ROWS
-from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.options.choices import OnError
+from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate
 
 SAMPLE_ROWS = 5
 
@@ -67,9 +67,9 @@ def plan_update(context: TableContext, request: UpdateRequest) -> ChangePlan:
     refuse_postponed_rows(seen, snapshot, edit.where)
     names, rows, files, size = seen.schema.field_names, 0, 0, 0
     before, after = _Sample(names), _Sample(names)
-    for split in plan_scan(seen, snapshot, edit.where).splits:
+    for split in _parts(seen, snapshot, edit.where):
         of_split = 0
-        for batch in read_split(seen, split, names, edit.where):
+        for batch in read_split(seen, split, [*names, *edit.tracking_columns], edit.where):
             if batch.num_rows:
                 after.add(changed_rows(seen, edit, batch, rows + of_split))
                 before.add(batch)
@@ -87,23 +87,33 @@ def plan_update(context: TableContext, request: UpdateRequest) -> ChangePlan:
     )
 
 
+def _parts(context: TableContext, snapshot: Snapshot, where: Predicate) -> Iterator[Split]:
+    """What holds rows that may match: the splits or, where the rows of a file depend on no other one, each file."""
+    by_file = not (context.mode.has_keys or context.mode.combines_columns)
+    for split in plan_scan(context, snapshot, where).splits:
+        files = split.bucket.files
+        for part in ((file,) for file in files) if by_file else (files,):
+            yield replace(split, bucket=replace(split.bucket, files=part))
+
+
 def plan_rows_to_write(context: TableContext, request: WriteRequest) -> ChangePlan:
     """Check all rows of the input, and look for their keys in the table. Raises what a run would raise for them."""
     check_writable_table(context)
     snapshot, plan = _latest(context), plan_write(context, request)
     assert isinstance(plan.incoming, IncomingRows)
-    total = Tally.of([plan.incoming.find_faults(split) for split in plan.splits])
-    if total.bad_cells:
-        raise total.error()
-    schema, keys, sample, size = context.schema, list[pa.RecordBatch](), _Sample(context.schema.field_names), 0
+    if request.on_error == OnError.FAIL:
+        total = Tally.of([plan.incoming.find_faults(split) for split in plan.splits])
+        if total.bad_cells:
+            raise total.error()
+    schema, keys, sample, rows, size = context.schema, list[pa.RecordBatch](), _Sample(context.schema.field_names), 0, 0
     for split in plan.splits:
         for batch in plan.incoming.read(split, Tally()):
             sample.add(batch)
-            size += batch.nbytes
+            rows, size = rows + batch.num_rows, size + batch.nbytes
             keys.append(batch.select(schema.primary_keys))
     existing = _existing(context, snapshot, keys) if schema.primary_keys else None
     number = None if snapshot is None else snapshot.id
-    return ChangePlan(number, schema.id, total.rows, existing, 0, size, after=sample.table())
+    return ChangePlan(number, schema.id, rows, existing, 0, size, after=sample.table())
 
 
 def _latest(context: TableContext) -> Snapshot | None:
@@ -114,34 +124,17 @@ def _latest(context: TableContext) -> Snapshot | None:
 
 
 def _existing(context: TableContext, snapshot: Snapshot | None, keys: Sequence[pa.RecordBatch]) -> int:
-    """How many rows of the table have one of these keys."""
-    names = context.schema.primary_keys
-    wanted = pa.Table.from_batches(keys).group_by(names).aggregate([]) if keys else None
-    if snapshot is None or wanted is None or not wanted.num_rows:
+    """How many rows of the table have one of these keys. A null, where keys may have one, is a value like others."""
+    names, fields = context.schema.primary_keys, context.schema.fields_of(context.schema.primary_keys)
+    if snapshot is None or not keys:
         return 0
-    seen = context.with_level_0()
-    where = _values_of(wanted, seen.schema)
-    return sum(
-        pa.Table.from_batches([batch]).join(wanted, names, join_type="left semi").num_rows
-        for batch in _rows(seen, snapshot, names, where)
-    )
-
-
-def _rows(context: TableContext, snapshot: Snapshot, names: Sequence[str], where: Predicate | None) -> Iterator[pa.RecordBatch]:
-    for split in plan_scan(context, snapshot, where).splits:
-        yield from read_split(context, split, names, where)
-
-
-def _values_of(keys: pa.Table, schema: TableSchema) -> Predicate | None:
-    """A condition that holds for all rows with one of these keys, and for few others: by it partitions, buckets and files are
-    skipped. None if no column has values that can be written in one.
-    """
-    parts, params = list[str](), dict[str, Any]()
-    for number, name in enumerate(keys.column_names):
-        if not pa.types.is_timestamp(keys.schema.field(name).type) and not pa.types.is_floating(keys.schema.field(name).type):
-            params[f"k{number}"] = pc.unique(keys.column(name)).to_pylist()
-            parts.append(f"{quoted_name(name)} IN :k{number}")
-    return parse_predicate(" AND ".join(parts), schema, params) if parts else None
+    seen, wanted, null_is_value = context.with_level_0(), pa.concat_batches(keys), context.options.primary_key_nullable
+    where = MemorySource(wanted, fields, names).condition(seen.schema, null_is_value)
+    index, found = KeyIndex(wanted.columns, null_is_value), 0
+    for split in plan_scan(seen, snapshot, where).splits:
+        for batch in read_split(seen, split, names, where):
+            found += int(np.count_nonzero(index.rows_of([batch.column(name) for name in names]) != NO_ROW))
+    return found
 
 
 class _Sample:

@@ -25,7 +25,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.unfinished_rescale import UnfinishedRescale
 from paimon_cli.jobs.bucket_regroup import regroup_planned
 from paimon_cli.jobs.bucket_tasks import run_bucket_tasks
-from paimon_cli.jobs.compact_outcome import Outcome, commit_results, drop_conflicting, try_commit
+from paimon_cli.jobs.compact_outcome import Outcome, commit_results, deleted_if_refused, drop_conflicting, try_commit
 from paimon_cli.jobs.compact_request import CompactRequest, States
 from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import Engine, Progress
@@ -72,8 +72,8 @@ def run_compact(
     return summary
 
 
-Stage = Callable[[frozenset[BucketId] | None], tuple[CompactionPlan, Outcome]]
-"""Plans, runs and commits one stage of a compaction, for the given buckets (None: all)."""
+Stage = Callable[[frozenset[BucketId] | None], CompactionPlan]
+"""Plans, runs and commits one stage of a compaction, for the given buckets (None: all); adds to `partly` what it has done."""
 
 
 @dataclass
@@ -133,6 +133,8 @@ class _Compaction:
                 of_stage.conflicts |= beyond  # the limits do not suffice for reading these once more
         except PaimonError as error:
             _note_distributed_rows(error, self.total)
+            if made := [snapshot.id for snapshot in (*self.total.snapshots, *of_stage.snapshots)]:
+                error.details["published_snapshots"] = [*made, *error.details.get("published_snapshots", ())]
             raise
         finally:
             self.total.add_stage(of_stage)
@@ -144,12 +146,11 @@ class _Compaction:
         """
         self.begun, self.partly = {}, Outcome()
         try:
-            plan, self.partly = stage(only)
+            return stage(only)
         finally:
             self.partly.note_lost(self.begun)
             of_stage.add_round(self.partly)
             self.request = self.request.after_reading(self.partly.read_size)
-        return plan
 
     def _begin(self, works: Sequence[CompactionTask | PostponedRows | RegroupedPartition]) -> None:
         """Note what a stage is about to read. Raises `NotSupported` if the commit could not keep a global index."""
@@ -157,32 +158,32 @@ class _Compaction:
             check_global_indexes(self.context, self.context.snapshots.latest())
         self.begun = {work.bucket_id: work.read_size for work in works}
 
-    def regroup_partitions(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+    def regroup_partitions(self, only: frozenset[BucketId] | None) -> CompactionPlan:
         """Split and merge the buckets of partitions whose count does not fit their rows."""
         new_files = self._new_files()
         plan = self._plan(self.request.after(self.total.committed), new_files.stamp, only)
         self._begin(plan.regrouped)
-        return plan, regroup_planned(new_files, plan, self.engine, self.progress)
+        regroup_planned(new_files, plan, self.engine, self.progress, self.partly)
+        return plan
 
-    def mend_counts(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+    def mend_counts(self, only: frozenset[BucketId] | None) -> CompactionPlan:
         """Move the rows of files that writers of other engines committed with an older bucket count, and finish a rescale."""
         plan = self.ready if only is None and self.ready is not None else self._plan(self.request, "", only)
         if not self.request.pays_for_counts(plan.size_to_move):
-            return plan, Outcome()
-        outcome = Outcome()
+            return plan
         if plan.mixed:
             from paimon_cli.jobs.stale_buckets import move_all_stale_files  # it reads and writes rows, which others do not
 
-            outcome = move_all_stale_files(self.context, self.shield)
-        if plan.unfinished is not None and not (outcome.conflicts or outcome.failures):
-            self._finish_rescale(plan.unfinished, plan.size_to_move, outcome)
-        return plan, outcome
+            move_all_stale_files(self.context, self.shield, self.partly)
+        if plan.unfinished is not None and not (self.partly.conflicts or self.partly.failures):
+            self._finish_rescale(plan.unfinished, plan.size_to_move)
+        return plan
 
-    def _finish_rescale(self, left: UnfinishedRescale, size: int, outcome: Outcome) -> None:
+    def _finish_rescale(self, left: UnfinishedRescale, size: int) -> None:
         """Finish a rescale that was interrupted, which reads `size` bytes. If that fails, the table is compacted all the same."""
         from paimon_cli.jobs.unfinished_rescale import finish_rescale
 
-        place = BucketId(min(left.partitions, default=EMPTY_ROW), 0)
+        place, outcome = BucketId(min(left.partitions, default=EMPTY_ROW), 0), self.partly
         try:
             with self.shield():
                 done = finish_rescale(self.context, left, self.engine, self.progress)
@@ -195,14 +196,15 @@ class _Compaction:
             outcome.note_moved(self.context, done.snapshots)
             self.context, self.ready = self.context.reopened(), None
 
-    def distribute_rows(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+    def distribute_rows(self, only: frozenset[BucketId] | None) -> CompactionPlan:
         """Distribute postponed rows to their buckets."""
         new_files = self._new_files()
         plan = self._plan(self.request, new_files.stamp, only)
         self._begin(plan.postponed)
-        return plan, _distribute_rows(new_files, self.request, plan, self.engine, self.progress)
+        _distribute_rows(new_files, self.request, plan, self.engine, self.progress, self.partly)
+        return plan
 
-    def cut_runs(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+    def cut_runs(self, only: frozenset[BucketId] | None) -> CompactionPlan:
         """Cut the upper runs of large buckets into ranges of keys, which are compacted afterwards."""
         new_files = self._new_files()
         plan = self._plan_of_buckets(new_files.stamp, only)
@@ -210,32 +212,29 @@ class _Compaction:
         cuts = replace(plan, decisions=tuple(found.cut for found in ranges if found is not None and found.cut is not None))
         if not cuts.tasks:
             self.uncut = plan if only is None else None
-            return plan, Outcome()
+            return plan
         self._begin(cuts.tasks)
         with overlapping_writes(self.context.storage):
-            results = run_bucket_tasks(RangeCommits(new_files, self.engine), self.request, cuts, self.progress)
+            results = run_bucket_tasks(RangeCommits(new_files, self.engine, self.partly), self.request, cuts, self.progress)
             with self.shield():
-                outcome = commit_results(new_files, results, self.engine)
+                commit_results(new_files, results, self.engine, self.partly)
         names = {task.bucket_id: {file.file_name for file in task.files} for task in plan.tasks}
-        self.known |= {message.bucket_id: names[message.bucket_id] for message in outcome.committed}
-        return plan, outcome
+        self.known |= {message.bucket_id: names[message.bucket_id] for message in self.partly.committed}
+        return plan
 
-    def compact_buckets(self, only: frozenset[BucketId] | None) -> tuple[CompactionPlan, Outcome]:
+    def compact_buckets(self, only: frozenset[BucketId] | None) -> CompactionPlan:
         """Merge the runs of buckets."""
         new_files = self._new_files()
         plan = self._plan_of_buckets(new_files.stamp, only)
         if only is None:
             plan = replace(plan, decisions=tuple(self._without_newer(decision) for decision in plan.decisions))
-        ranges = RangeCommits(new_files, self.engine)
         self._begin(plan.tasks)
-        self.partly = ranges.outcome
         with overlapping_writes(self.context.storage):
-            results = run_bucket_tasks(ranges, self.request, plan, self.progress)
+            results = run_bucket_tasks(RangeCommits(new_files, self.engine, self.partly), self.request, plan, self.progress)
             with self.shield():
-                outcome = commit_results(new_files, results, self.engine)
-        outcome.add_stage(ranges.outcome)
-        _remember(self.states, plan, outcome)
-        return plan, outcome
+                commit_results(new_files, results, self.engine, self.partly)
+        _remember(self.states, plan, self.partly)
+        return plan
 
     def _without_newer(self, decision: Decision) -> Decision:
         """The decision about a bucket without files of level 0 that are newer than its cuts: they may span all ranges."""
@@ -282,12 +281,12 @@ def _note_distributed_rows(error: PaimonError, distributed: Outcome) -> None:
 
 
 def _distribute_rows(
-    new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
-) -> Outcome:
+    new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress, outcome: Outcome
+) -> None:
     """Commit the postponed rows of all partitions at once; after a conflict, those of the partitions without one."""
-    outcome, context = Outcome(), new_files.context
+    context = new_files.context
     if not plan.postponed or plan.snapshot_id is None:
-        return outcome
+        return
     from paimon_cli.jobs.postponed_rows import distribute, partitions_changed_since
 
     partitions = frozenset(rows.partition for rows in plan.postponed)
@@ -298,19 +297,19 @@ def _distribute_rows(
             distributed = distribute(new_files, partitions, snapshot, strategy, engine, progress)
     except SnapshotExpired as expired:
         outcome.conflicts = {BucketId(partition, POSTPONE_BUCKET): expired for partition in partitions}
-        return outcome
+        return
     with new_files.shield():
         conflict = _commit_distributed(new_files, distributed, outcome)
         if conflict is None:
-            return outcome
-        refused = partitions_changed_since(context, distributed)
-        left = [message for message in distributed if message.partition not in refused]
-        left = left if len(left) < len(distributed) else []
-        drop_conflicting(new_files, [message for message in distributed if message not in left], conflict, outcome)
+            return
+        with deleted_if_refused(new_files, waiting := list(distributed)):
+            refused = partitions_changed_since(context, distributed) or partitions
+            left = [message for message in distributed if message.partition not in refused]
+            waiting[:] = left
+            drop_conflicting(new_files, [message for message in distributed if message.partition in refused], conflict, outcome)
         if left and (again := _commit_distributed(new_files, left, outcome)) is not None:
             drop_conflicting(new_files, left, again, outcome)
     outcome.conflicts = {BucketId(partition, POSTPONE_BUCKET): why for (partition, _), why in outcome.conflicts.items()}
-    return outcome
 
 
 def _commit_distributed(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:

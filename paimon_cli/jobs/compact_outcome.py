@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from paimon_cli.commit.commit_messages import CommitKind
@@ -117,27 +118,38 @@ def rewritten_files(messages: Iterable[CommitMessage]) -> tuple[list[DataFileMet
     return before, after
 
 
-def commit_results(new_files: NewFiles, results: Sequence[CommitMessage | FailedBucket], engine: Engine) -> Outcome:
-    """Commit the successful results. A failed bucket whose files another job replaced in the meantime counts as a conflict."""
-    outcome = Outcome()
+def commit_results(
+    new_files: NewFiles, results: Sequence[CommitMessage | FailedBucket], engine: Engine, outcome: Outcome
+) -> None:
+    """Commit the successful results. A failed bucket whose files another job replaced in the meantime counts as a conflict.
+
+    Adds to `outcome` what becomes of each, also if an error is raised; then no new file remains that is not committed.
+    """
     if not results:
-        return outcome
+        return
     messages = [result for result in results if isinstance(result, CommitMessage)]
     failed = [result for result in results if isinstance(result, FailedBucket)]
     if failed or engine.retries_tasks:
         new_files.delete_all_but(messages)
-    for bucket in failed:
-        bucket_id = bucket.task.bucket_id
-        if isinstance(bucket.error, Conflict):
-            outcome.conflicts[bucket_id] = bucket.error
-        elif _replaced_buckets(new_files.context, {bucket_id: _Base(bucket.task.files)}):
-            why = f"its files were replaced while they were read ({bucket.error})"
-            outcome.conflicts[bucket_id] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
-        else:
-            outcome.failures[bucket_id] = bucket.error
+    with deleted_if_refused(new_files, messages):
+        for bucket in failed:
+            bucket_id = bucket.task.bucket_id
+            if isinstance(bucket.error, Conflict):
+                outcome.conflicts[bucket_id] = bucket.error
+            elif _replaced_buckets(new_files.context, {bucket_id: _Base(bucket.task.files)}):
+                why = f"its files were replaced while they were read ({bucket.error})"
+                outcome.conflicts[bucket_id] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
+            else:
+                outcome.failures[bucket_id] = bucket.error
     if messages:
         _commit_as_one(new_files, messages, outcome)
-    return outcome
+
+
+def deleted_if_refused(new_files: NewFiles, waiting: Sequence[CommitMessage]) -> AbstractContextManager[None]:
+    """If the block fails, the new files are deleted of those messages that are in `waiting` by then: their commit has not begun,
+    or was refused.
+    """
+    return undone_on_failure(lambda: new_files.settle(waiting, CommitResult(outcome=CommitOutcome.REFUSED)))
 
 
 def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> None:
@@ -149,7 +161,7 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
     if conflict is None:
         return
     waiting = list(messages)
-    with undone_on_failure(lambda: new_files.settle(waiting, CommitResult(outcome=CommitOutcome.REFUSED))):
+    with deleted_if_refused(new_files, waiting):
         bases = {m.bucket_id: _Base(m.compact.removed, m.read_index_files, m.read_upper_files) for m in messages}
         replaced = _replaced_buckets(new_files.context, bases)
         drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)

@@ -84,7 +84,7 @@ class RangeCommits:
         if len(part.done) == len(part.tasks):
             with part.new_files.shield():
                 del self._waiting[finished.stamp]
-                self.outcome.add_stage(commit_results(part.new_files, [part.result], self.engine))
+                commit_results(part.new_files, [part.result], self.engine, self.outcome)
             self._done.append(part)
         return True
 

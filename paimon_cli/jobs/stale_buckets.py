@@ -76,11 +76,11 @@ def movable_files(context: TableContext) -> int:
     return sum(len(partition.stale) for partition in found)
 
 
-def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
-    """Move what can be moved in all partitions, each in a commit of its own."""
-    outcome, snapshot = Outcome(), context.snapshots.latest()
+def move_all_stale_files(context: TableContext, shield: Shield, outcome: Outcome) -> None:
+    """Move what can be moved in all partitions, each in a commit of its own. Adds to `outcome` what becomes of each."""
+    snapshot = context.snapshots.latest()
     if snapshot is None:
-        return outcome
+        return
     for found in movable_partitions(context, snapshot):
         place = found.stale[0].entry.bucket_id
         try:
@@ -93,7 +93,6 @@ def move_all_stale_files(context: TableContext, shield: Shield) -> Outcome:
         else:
             outcome.note_moved(context, moved.snapshots)
             outcome.stale_files += len(found.stale)
-    return outcome
 
 
 def move_stale_files(context: TableContext, snapshot: Snapshot, found: StalePartition) -> CommitResult:

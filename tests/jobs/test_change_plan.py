@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from paimon_cli import Table
 from paimon_cli.api.maintenance import Planned
-from paimon_cli.errors import BadInput, DataConflict
+from paimon_cli.errors import BadInput, DataConflict, NotFound
 from paimon_cli.ingest.row_sources import JsonObjects
 from paimon_cli.jobs import change_plan
 from paimon_cli.read.split_reader import read_split
@@ -138,6 +139,74 @@ def test_keys_of_each_type_are_found(tmp_path: Path, key: str) -> None:
     table = Table.create(tmp_path / "t", columns=columns, primary_key=["a b"], options={"bucket": "1"})
     table.write(rows_of({"a b": KEY_VALUES[key], "v": 1}))
     assert table.plan_write(rows_of({"a b": KEY_VALUES[key], "v": 2})).plan.existing_rows == 1
+
+
+@pytest.mark.parametrize("key", KEY_VALUES)
+def test_keys_with_a_null_are_found_where_keys_may_have_one(tmp_path: Path, key: str) -> None:
+    options = {"bucket": "1", "primary-key.nullable": "true"}
+    columns = [f"`a b` {key}", "n BIGINT", "v INT"]
+    table = Table.create(tmp_path / "t", columns=columns, primary_key=["a b", "n"], options=options)
+    keys = [{"a b": value, "n": number} for value in (KEY_VALUES[key], None) for number in (None, 7)]
+    table.write(rows_of(*keys, {"a b": None, "n": 8}))
+    assert table.plan_write(rows_of(*keys, *keys)).plan.existing_rows == 4
+    assert table.plan_write(rows_of({"a b": None, "n": 9})).plan.existing_rows == 0
+
+
+def test_a_plan_leaves_out_the_rows_that_a_run_does(tmp_path: Path) -> None:
+    """Bad rows that are skipped, rows of other writers' buckets, and deletes that the table ignores."""
+    options = {"bucket": "2", "ignore-delete": "true"}
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options=options)
+    table.write([{"id": number, "name": "a"} for number in range(10)])
+    given = rows_of(*({"id": number, "name": "z"} for number in range(12)), {"id": 1, "d": "yesterday"}, {"id": "x"})
+    for on_error in ("skip", str(tmp_path / "bad.csv")):
+        own = [table.plan_write(given, bucket=[bucket], other_buckets="skip", on_error=on_error) for bucket in (0, 1)]
+        assert sum(found.plan.rows for found in own) == 12 and all(found.plan.rows for found in own)
+        assert sum(found.plan.existing_rows or 0 for found in own) == 10
+    assert not (tmp_path / "bad.csv").exists()
+    deleted = table.plan_write(rows_of({"id": 1}), op="delete").plan
+    assert (deleted.rows, deleted.existing_rows, deleted.after) == (0, 0, None)
+    kinds = table.plan_write(rows_of({"id": 1, "k": "-D"}, {"id": 2, "k": "+I"}), op_column="k").plan
+    assert (kinds.rows, kinds.existing_rows) == (1, 1)
+    assert own[0].run().rows_read == own[0].plan.rows
+
+
+@pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}])
+def test_a_plan_sees_rows_that_readers_do_not_see_yet(tmp_path: Path, options: dict[str, str]) -> None:
+    """A run changes and replaces them, too."""
+    options = {"bucket": "1", "write-only": "true", **options}
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options=options)
+    table.write([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    assert not contents(table)
+    assert table.plan_write(rows_of({"id": 2, "name": "z"}, {"id": 3, "name": "z"})).plan.existing_rows == 1
+    if "merge-engine" not in options:
+        found = table.plan_update({"name": "upper(name)"}, where="id > 1").plan
+        assert (found.rows, found.files) == (1, 1) and found.after is not None
+        assert found.after.column("name").to_pylist() == ["B"]
+
+
+def test_a_plan_names_bad_rows_among_good_ones_and_a_table_that_is_gone(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=COLUMNS, primary_key=["id"], options={"bucket": "1"})
+    for number in range(3):
+        (tmp_path / f"rows-{number}.jsonl").write_text(f'{{"id": {number}, "d": "{"no" if number else "2026-01-01"}"}}\n')
+    with pytest.raises(BadInput, match="rows-1") as caught:
+        table.plan_write(str(tmp_path / "rows-*.jsonl"))
+    assert caught.value.details["bad_cells"] == 2
+    shutil.rmtree(table.url)
+    for plan in (lambda: table.plan_write(rows_of({"id": 1})), lambda: table.plan_delete(where="id = 1")):
+        with pytest.raises(NotFound):
+            plan()
+
+
+def test_a_plan_counts_the_files_with_changing_rows_and_reads_the_numbers_of_rows(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", columns=["id BIGINT", "n BIGINT"], options={"row-tracking.enabled": "true"})
+    for number in range(3):
+        table.write([{"id": number, "n": 7}, {"id": number + 10, "n": 8}])
+    found = table.plan_update({"n": "_ROW_ID"}, where="id % 10 = 2")
+    assert found.plan.after is not None and found.plan.after.column("n").to_pylist() == [4, 5]
+    removed = table.plan_delete(where="id % 10 = 2").plan
+    assert (found.plan.rows, found.plan.files, removed.files) == (2, 1, 1) and removed.size == found.plan.size
+    done = found.run()
+    assert (done.rows, done.removed_files, table.scan(where="id = 2").to_arrow()["n"].to_pylist()) == (2, 1, [4])
 
 
 def test_a_plan_reads_the_buckets_of_its_keys_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,11 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.errors import CommitUnknown, DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs import write_job
+from paimon_cli.jobs import compact_outcome, postponed_rows, write_job
+from paimon_cli.jobs.compact_job import run_compact
+from paimon_cli.jobs.compact_request import CompactRequest
+from paimon_cli.jobs.compact_summary import CompactionAccount
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from tests.rivals import RivalStorage, beside, files_of
@@ -319,3 +323,53 @@ def test_damage_is_no_expiry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(DamagedFile, match="is missing"):
         write(context, [{"k": 2}])
     assert len(context.snapshots.ids()) == 1
+
+
+def fail(*_: Any) -> None:
+    raise StorageUnavailable("the store is away", "on purpose")
+
+
+def test_a_look_at_what_others_did_that_fails_leaves_no_file_of_a_compaction(
+    table: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bucket has failed, and the other one waits for its commit."""
+    for number in range(2):
+        write(table, [{"dt": "2024-01-02", "id": 1, "points": number}])
+    before = data_files(table)
+    Path(table.url, min(live_files(table))).write_bytes(b"no Parquet")
+    monkeypatch.setattr(compact_outcome, "_replaced_buckets", fail)
+    with pytest.raises(StorageUnavailable, match="on purpose"):
+        compact(table)
+    assert data_files(table) == before
+
+
+def test_a_look_at_what_others_did_that_fails_leaves_no_file_of_a_distribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"postpone.batch-write-fixed-bucket": "false"}
+    table = make_table(tmp_path / "p", COLUMNS, ["dt", "id"], ["dt"], -2, options)
+    write(table, [{"dt": day, "id": 1, "points": 1} for day in (DAY, "2024-01-02")])
+    before, witness = data_files(table), Witness(table, lambda: compact(table, partition=({"dt": DAY},)))
+    monkeypatch.setattr(postponed_rows, "partitions_changed_since", fail)
+    with pytest.raises(StorageUnavailable, match="on purpose"):
+        compact(beside(table, witness))
+    assert witness.ours - before and data_files(table) == before | live_files(table)
+
+
+def test_an_error_after_some_buckets_names_their_snapshots_and_the_account_has_them(table: TableContext) -> None:
+    """Three buckets are committed one by one: the first is lost, the second is made, and the store fails for the third."""
+    for number in range(2):
+        for day in ("2024-01-02", "2024-01-03", "2024-01-04"):
+            write(table, [{"dt": day, "id": 1, "points": number}])
+
+    def rival(day: str) -> Callable[[], object]:
+        return lambda: compact(table, partition=({"dt": day},))
+
+    storage, account = RivalStorage(rival(DAY), rival("2024-01-03"), lambda: None, fail), CompactionAccount()
+    context = TableContext.open(table.url, storage=storage)
+    with pytest.raises(StorageUnavailable, match="on purpose") as failure:
+        run_compact(context, CompactRequest("full"), LocalEngine(), NoProgress(), account=account)
+    made = context.snapshots.latest_id()
+    assert storage.puts == 4 and failure.value.details["published_snapshots"] == [made]
+    assert [snapshot.id for snapshot in account.summary.snapshots] == [made] and account.summary.buckets == 1
+    assert account.lost_written > 0 and len(account.summary.unfinished) == 2

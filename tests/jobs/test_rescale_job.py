@@ -13,8 +13,10 @@ from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.open_table import open_table
 from paimon_cli.catalog.table_location import locate_table
-from paimon_cli.errors import Conflict, DataConflict, NotFound, NotSupported, PaimonError, UsageError
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.errors import Conflict, DataConflict, NotFound, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.unfinished_rescale import rescale_record
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs import rescale_job, write_job
 from paimon_cli.jobs.engine import Engine, LocalEngine, NoProgress
@@ -25,7 +27,8 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import COMPACT, OVERWRITE, Snapshot
 from paimon_cli.requests.maintenance import RescaleOptions
 from tests.goldens import golden_table
-from tests.tables import compact, make_table, write
+from tests.rivals import RivalStorage
+from tests.tables import compact, data_files, make_table, named_files, write
 from tests.tables import rows as rows_of
 
 COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "n": "BIGINT"}
@@ -318,3 +321,82 @@ def test_on_spark(context: TableContext, any_spark_engine: SparkEngine) -> None:
     assert done.rows == len(before)
     assert sorted(map(str, rows_of(after))) == sorted(map(str, before))
     assert not list(check_table(after, rows=True))
+
+
+def test_rows_that_wait_for_a_bucket_are_no_part_of_a_rescale(tmp_path: Path) -> None:
+    """Neither of its plan, nor of its commit; and the option of the table stays."""
+    options = {"postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "2"}
+    made = make_table(tmp_path / "t", COLUMNS, ["p", "k"], ["p"], -2, options)
+    write(made, [{"p": "a", "k": k, "n": 1} for k in range(40)])
+    compact(made)
+    write(made, [{"p": p, "k": k, "n": 2} for p in "ab" for k in range(30, 60)])
+    for buckets in (4, 3):
+        plan = plan_rescale(made, RescaleOptions(buckets))
+        (one,) = plan.partitions
+        assert (one.partition, one.rows, one.files) == ("p=a", 40, one.buckets) and one.buckets in (2, 4)
+        assert (plan.changes_option, plan.differs_from_option, plan.record) == (False, False, (-2, -2))
+        done = run_rescale(made, plan, LocalEngine(), NoProgress())
+        assert (done.partitions, done.rows, done.option_changed) == (1, 40, False)
+    compact(made)
+    assert {(row["p"], row["k"]): row["n"] for row in rows_of(made)} == {
+        **{("a", k): 1 for k in range(40)},
+        **{(p, k): 2 for p in "ab" for k in range(30, 60)},
+    }
+    assert not list(check_table(made, rows=True))
+
+
+@pytest.mark.parametrize("buckets", [4, 3])
+def test_a_summary_has_the_new_files_and_the_snapshot_what_becomes_of_the_option(context: TableContext, buckets: int) -> None:
+    done = rescale(context, buckets)
+    live = live_data_files(context)
+    assert (done.files, done.size) == (len(live), sum(file.file_size for file in live))
+    assert dict([rescale_record(2, buckets)]).items() <= (done.snapshots[-1].properties or {}).items()
+    table = table_of(context)
+    part = run_rescale(table, plan_rescale(table, RescaleOptions(2, partition=[{"p": "b"}])), LocalEngine(), NoProgress())
+    assert dict([rescale_record(buckets, buckets)]).items() <= (part.snapshots[-1].properties or {}).items()
+    entries = context.manifests.live_entries(part.snapshots[-1])
+    assert {(entry.partition == part_key(context, "b"), entry.total_buckets) for entry in entries} == {
+        (True, 2),
+        (False, buckets),
+    }
+
+
+def part_key(context: TableContext, p: str) -> bytes:
+    return serialize_row([p], context.partition_types)
+
+
+@pytest.mark.parametrize("act", ["compact", "write"])
+def test_a_rescale_begins_again_after_a_compaction_only(context: TableContext, act: str) -> None:
+    """The rival commits between the work of the rescale and its publication."""
+    before, new = rows_of(context), {"p": "a", "k": 1, "n": 99}
+
+    def rival() -> None:
+        compact(context, strategy="full") if act == "compact" else write(context, [new])
+
+    table = replace(table_of(context), storage=RivalStorage(rival))
+    plan = plan_rescale(table, RescaleOptions(4))
+    if act == "compact":
+        done = run_rescale(table, plan, LocalEngine(), NoProgress())
+        assert (done.option_changed, len(done.snapshots)) == (True, 1)
+        assert sorted(map(str, rows_of(context))) == sorted(map(str, before))
+    else:
+        with pytest.raises(Conflict) as refused:
+            run_rescale(table, plan, LocalEngine(), NoProgress())
+        assert str(refused.value.hint).startswith("stop the writers") and new in rows_of(context)
+    assert data_files(context) == named_files(context)
+    assert TableContext.open(context.url).options.bucket == (4 if act == "compact" else 2)
+
+
+def test_an_error_after_the_commit_of_a_rescale_names_its_snapshot(
+    context: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, buckets in (("_expect_nothing_left", 4), ("alter_table", 8), ("_stale_files", 16)):
+        with monkeypatch.context() as broken, pytest.raises(StorageUnavailable) as failure:
+            broken.setattr(rescale_job, name, fails)
+            rescale(context, buckets)
+        assert failure.value.details["published_snapshots"] == [context.snapshots.latest_id()]
+        assert TableContext.open(context.url).options.bucket == (16 if name == "_stale_files" else 2)
+
+
+def fails(*_: Any, **__: Any) -> None:
+    raise StorageUnavailable("the store is away", "by a test")

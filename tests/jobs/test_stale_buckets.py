@@ -435,3 +435,25 @@ def test_a_single_compaction_moves_nothing(tmp_path: Path) -> None:
     late()
     assert not plan_compaction(TableContext.open(context.url), CompactRequest("minor")).mixed
     assert plan_compaction(TableContext.open(context.url), REQUEST).mixed
+
+
+@pytest.mark.parametrize("buckets", [4, 3])
+def test_a_rescale_ends_beside_a_writer_of_another_engine_and_counts_its_files(
+    tmp_path: Path, buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer commits with the old count right after the rescale, before the option changes: it must not stop that."""
+    context = made(tmp_path)
+    commit, real = prepared(context, [row(1, "late"), row(2, "late")]), rescale_job._expect_nothing_left
+
+    def after_a_commit(*given: Any) -> None:
+        commit()
+        real(*given)
+
+    monkeypatch.setattr(rescale_job, "_expect_nothing_left", after_a_commit)
+    done = rescale(context, buckets)
+    after = context.manifests.live_entries(context.snapshots.get(done.snapshots[-1].id + 1))
+    stale = [entry for entry in after if entry.total_buckets == 2]
+    assert done.option_changed and done.stale_files == len(stale) > 0
+    with pytest.raises(Refused, match="several bucket counts"):
+        rescale(context, 5)
+    assert rescale(context, 5, partition=[{"p": "b"}]).partitions == 1
