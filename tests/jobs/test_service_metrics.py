@@ -149,6 +149,20 @@ def test_bytes_by_owner_stay_until_they_are_counted_again(metrics: ServiceMetric
     }
 
 
+def test_names_of_tables_are_text_without_secrets(tmp_path: Path) -> None:
+    """A directory with a name that is not UTF-8 would end the service, and the addresses of tables may hold passwords."""
+    clock = HandClock()
+    metrics = ServiceMetrics(Rounds(clock), clock)
+    tables = (TableRound("d.t\udce9", RoundState.NOTHING), TableRound("sftp://u:hunter2@host/t", RoundState.NOTHING))
+    for table in tables:
+        metrics.table_done(table)
+    MetricsFile(metrics, str(tmp_path / "m.prom"), pytest.fail).round_done(ServiceRound(1, 0, 0.1, tables), None)
+    text = (tmp_path / "m.prom").read_text()
+    assert r'table="d.t\\udce9"' in text and 'table="sftp://host/t"' in text and "hunter2" not in text
+    metrics.round_done(ServiceRound(2, 0, 0.1, tables[:1]), None)
+    assert metrics.status()["tables"] == 1
+
+
 def test_totals_grow_and_vanished_tables_go(metrics: ServiceMetrics) -> None:
     again = TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES)
     metrics.table_done(again)
@@ -232,7 +246,7 @@ def test_the_file_is_replaced_in_one_step(metrics: ServiceMetrics, tmp_path: Pat
     tmp_path.rmdir()
     writer.round_done(ServiceRound(3, 0, 0.1, ()), None)
     assert len(warned) == 1 and "was not written" in warned[0]
-    for wrong in (tmp_path / "none" / "m.prom", tmp_path.parent):
+    for wrong in (tmp_path / "none" / "m.prom", tmp_path.parent, f"{tmp_path.parent}/new/", ""):
         with pytest.raises(UsageError, match="cannot write the metrics file"):
             MetricsFile(metrics, str(wrong), warned.append)
 
@@ -263,12 +277,23 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
         "host:-1",
         "",
         "host:²",
+        "[::1:80",
+        "]::1[:80",
         pytest.param(":" + "1" * 5000, id="5000 digits"),
     ],
 )
 def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="cannot listen on"):
         parse_address(text)
+
+
+@pytest.mark.parametrize("host", ["a\udce9", "a\0b"], ids=range(2))
+def test_a_host_that_cannot_be_one_is_refused(host: str) -> None:
+    clock = HandClock()
+    refused = pytest.raises(UsageError, match="cannot listen on")
+    with refused as error, listening(ServiceMetrics(Rounds(clock), clock), f"{host}:0"):
+        pass
+    assert "host" in str(error.value.hint)
 
 
 @pytest.fixture
