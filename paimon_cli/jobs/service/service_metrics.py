@@ -203,7 +203,9 @@ class ServiceMetrics:
 
 
 def _label(table: str) -> str:
-    """A table in a label, which everybody who reaches the port can read, and which must be UTF-8: names of directories may not be."""
+    """A table as labels show it: without secrets, since anybody may reach the port, and as UTF-8, which names of directories need
+    not be.
+    """
     return shown_name(table).encode(errors="backslashreplace").decode()
 
 
