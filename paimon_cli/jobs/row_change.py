@@ -176,7 +176,8 @@ class MetRows:
         """The rows, before and after, that stay in their partition; the others are kept as `moved`."""
         stays = np.ones(changed.num_rows, bool)
         for name in schema.partition_keys:
-            same = pc.equal(before.column(name), changed.column(name)).fill_null(True)
+            old, new = before.column(name), changed.column(name)
+            same = pc.fill_null(pc.equal(old, new), pc.and_(old.is_null(), new.is_null()))
             stays &= same.to_numpy(zero_copy_only=False)
         stays |= changed.column(VALUE_KIND).to_numpy() == RowKind.DELETE
         if stays.all():

@@ -154,8 +154,10 @@ def compacted_after(
     progress: Progress,
 ) -> Changed:
     """The summary after the compaction that the change still owes: none if its tasks have made it, unless it was dropped and
-    readers do not see the rows before another one.
+    readers do not see the rows before another one. Another run that made the same commit meanwhile may die before its own.
     """
+    if summary.already_committed:
+        return replace(summary, **finished_earlier(context, request.compaction, engine, progress))
     if not summary.snapshots:
         return summary
     due, was_inline = DueCompaction(), inline is not None and not summary.is_routed

@@ -192,7 +192,12 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     if request.compaction != CompactionMode.NONE and _rows_need_compaction(context, request, summary):
         due = compact_due(context, summary.touched, engine, progress)
         summary = replace(summary, compaction_lost=due.lost, compaction_repeated=summary.compaction_lost)
-    return replace(summary, waiting_records=waiting_after(context, summary.touched, summary.snapshots, due.snapshots))
+    return replace(
+        summary,
+        snapshots=summary.snapshots + due.snapshots,
+        compacted=summary.compacted + due.buckets,
+        waiting_records=waiting_after(context, summary.touched, summary.snapshots, due.snapshots),
+    )
 
 
 def _rows_need_compaction(context: TableContext, request: WriteRequest, summary: WriteSummary) -> bool:

@@ -281,8 +281,9 @@ def test_overwrites(tmp_path: Path) -> None:
 def test_overwrites_of_hidden_rows_are_shown(tmp_path: Path) -> None:
     context = cross_table(tmp_path / "t", {"deletion-vectors.enabled": "true"})
     write(context, [{"p": p, "k": k, "v": 0, "w": 0} for k, p in enumerate("aab")])
-    write(context, [{"p": "b", "k": 0, "v": 1, "w": 0}], overwrite=True)
+    done = write(context, [{"p": "b", "k": 0, "v": 1, "w": 0}], overwrite=True)
     assert [(row["p"], row["k"], row["v"]) for row in rows(context)] == [("a", 1, 0), ("b", 0, 1)]
+    assert (done.snapshots[-1], done.compacted) == (context.snapshots.latest(), 2), "what it has compacted belongs to it"
 
 
 def test_what_cannot_be_right_is_refused(tmp_path: Path) -> None:

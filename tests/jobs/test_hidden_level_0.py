@@ -133,10 +133,26 @@ def test_a_write_whose_compaction_is_overtaken_compacts_again(tmp_path: Path) ->
     """Otherwise its rows would stay hidden until another job compacts their buckets."""
     context = marked_table(tmp_path)
     summary = write(beside(context, lambda: upsert(context, 9)), [{"k": 9, "n": 3}, {"k": 10, "n": 3}])
-    assert summary.compaction_repeated and (summary.compaction_lost, len(summary.snapshots)) == (None, 1)
+    assert summary.compaction_repeated and (summary.compaction_lost, summary.compacted) == (None, 1)
+    assert [one.id for one in summary.snapshots] == context.snapshots.ids()[-2:], "that of its rows, and that of the compaction"
     assert shown(context)[10] == 3 and index_files(context) == named_index_files(context)
     # two writers at a time number their rows alike
     assert {found.code for found in check_table(context, rows=True)} == {"PV023"}
+
+
+def test_a_change_that_another_run_has_made_meanwhile_is_finished(tmp_path: Path) -> None:
+    """That run may be killed before it compacts; until then nobody sees the rows."""
+    context = table_with_hidden_rows(tmp_path)
+
+    def change(where: TableContext, compaction: str, number: int) -> UpdateSummary:
+        request = UpdateRequest("k = 1", (f"n = {number}",), commit_user="u", commit_id=number, compact=compaction)
+        return run_update(where, request, LocalEngine(), NoProgress())
+
+    done = change(beside(context, lambda: change(context, "none", 5)), "none", 5)
+    assert done.already_committed and done.waiting_records == 3
+    done = change(beside(context, lambda: change(context, "none", 6)), "inline", 6)
+    assert done.already_committed and (done.compacted, done.waiting_records) == (1, 0)
+    assert shown(context) == {1: 6, 2: 10, 3: 10}
 
 
 def test_several_compactions_of_one_write_leave_one_file_of_vectors(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import StorageUnavailable, TookTooLong
+from paimon_cli.jobs.service import leases as leases_module
 from paimon_cli.jobs.service.leases import Leases
 from paimon_cli.storage.injected import SystemClock
 from paimon_cli.storage.local_storage import LocalStorage
@@ -76,6 +77,32 @@ def test_a_dead_holder_is_replaced_after_its_own_time_by_the_clock_of_the_other(
     assert directory not in dead.held and directory in heir.held and files(directory) == ["compaction-2"]
 
 
+def test_a_holder_that_slept_does_not_have_a_lease_that_was_taken_over(directory: str) -> None:
+    clock = HandClock()
+    slept, heir = leases("slept", clock), leases("heir", clock)
+    assert slept.acquire(STORE, directory) and not heir.acquire(STORE, directory)
+    clock.sleep(60)
+    assert heir.acquire(STORE, directory) and not slept.acquire(STORE, directory)
+    assert (heir.held, slept.held) == ({directory}, frozenset())
+
+
+def test_a_file_that_could_not_be_deleted_neither_stops_a_takeover_nor_counts(directory: str) -> None:
+    clock = HandClock()
+    holder, other = leases("holder", clock), leases("other", clock)
+    STORE.write_new(f"{directory}/compaction-1", b"?")
+    assert not holder.acquire(STORE, directory)
+    clock.sleep(60)
+    assert holder.acquire(Meddler("delete", "compaction-1", raising(StorageUnavailable("down", ""))), directory)
+    for _ in range(3):
+        assert not other.acquire(STORE, directory), "the newest counts"
+        clock.sleep(30)
+        holder.renew()
+    assert files(directory) == ["compaction-1", "compaction-5"] and not other.held
+    renewed = holder._held[directory]
+    holder.release(directory)
+    assert not holder._renew(directory, renewed) and files(directory) == ["compaction-1"], "what was released is not renewed"
+
+
 def test_a_renewed_lease_is_not_taken_over(directory: str) -> None:
     clock = HandClock()
     holder, other = leases("holder", clock), leases("other", clock)
@@ -106,7 +133,9 @@ def test_a_lease_that_was_released_is_not_taken_for_the_next_one_of_its_number(d
         assert other.acquire(STORE, directory) is is_over
         clock.sleep(60)
     other.release(directory)
-    assert busy.acquire(STORE, directory) and not other.acquire(STORE, directory), "nor for the one that it took over"
+    assert busy.acquire(STORE, directory)
+    os.utime(Path(directory, "compaction-1"), (9, 9))
+    assert not other.acquire(STORE, directory), "nor for the one that it took over"
 
 
 def test_of_two_heirs_one_wins(directory: str) -> None:
@@ -143,6 +172,15 @@ def test_a_lease_that_cannot_be_understood_lives_as_long_as_ours(directory: str,
     assert not heir.acquire(STORE, directory)
     clock.sleep(60)
     assert heir.acquire(STORE, directory) and files(directory) == ["compaction-8", "other-9"]
+
+
+def test_a_lease_that_no_file_shows_is_not_ours(directory: str) -> None:
+    class Silent(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            return PutOutcome.UNKNOWN
+
+    holder = leases("holder", HandClock())
+    assert not holder.acquire(Silent(), directory) and not holder.held
 
 
 def test_a_storage_that_fails_ends_no_renewal_and_is_reported_when_a_lease_is_asked_for(directory: str) -> None:
@@ -245,3 +283,69 @@ def test_a_storage_that_hangs_makes_no_other_lease_expire(tmp_path: Path, hangin
     holder.release(slow)
     holder.release(sound)
     assert time.monotonic() - begin < 20 and not holder.held
+
+
+def test_a_lease_that_is_granted_as_its_time_is_up_is_not_held(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_late(seconds: float, call: Any, name: str) -> bool:
+        assert call()
+        raise TookTooLong("slow", "")
+
+    monkeypatch.setattr(leases_module, "within", too_late)
+    holder = leases("holder", HandClock())
+    with pytest.raises(TookTooLong):
+        holder.acquire(STORE, directory)
+    assert not holder.held, "nobody renews it"
+
+
+def test_a_release_waits_for_a_renewal_so_that_no_file_is_left(directory: str, hanging: Hanging) -> None:
+    clock = HandClock()
+    holder = leases("holder", clock)
+    assert holder.acquire(hanging, directory)
+    clock.sleep(30)
+    held, hanging.call = holder._held[directory], "put_if_absent"
+    hanging.begins.set()
+    renewal = threading.Thread(target=holder.renew)
+    renewal.start()
+    assert soon(held.lock.locked)
+    release = threading.Thread(target=holder.release, args=(directory,))
+    release.start()
+    release.join(0.1)
+    assert files(directory) == ["compaction-1"]
+    hanging.ends.set()
+    renewal.join()
+    release.join()
+    assert not Path(directory).exists() and not holder.held
+
+
+def test_several_leases_are_renewed_at_once_and_all_are_released(tmp_path: Path) -> None:
+    meeting = threading.Barrier(4)
+
+    class Slow(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if path.endswith("-2"):
+                meeting.wait(5)
+            return super().put_if_absent(path, data)
+
+    clock, directories = HandClock(), [str(tmp_path / str(number) / "lease") for number in range(4)]
+    holder = Leases("compaction", "holder", 600_000, clock, seconds=30)
+    with holder.renewed():
+        assert all(holder.acquire(Slow(), directory) for directory in directories)
+        clock.sleep(200)
+        holder.renew()
+        assert [files(directory) for directory in directories] == [["compaction-2"]] * 4
+    assert not any(Path(directory).exists() for directory in directories) and not holder.held
+
+
+def test_leases_are_looked_at_often_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease is due after a third of its time, and renewed at the next look: another try must fit in before it expires."""
+    waits: list[float] = []
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(leases_module.threading, "Event", Watched)
+    with leases("holder", HandClock(), lives=60_000).renewed():
+        assert soon(lambda: any(waits))
+    assert 20 + 2 * max(waits) <= 60 / 3 * 2

@@ -256,6 +256,18 @@ def test_a_row_moves_where_a_key_may_be_in_any_partition(tmp_path: Path) -> None
     assert table.verify(level="full").errors == 0
 
 
+def test_a_row_moves_from_and_to_the_partition_of_null(tmp_path: Path) -> None:
+    """A row with the value of another partition than its own would be found by no condition on it."""
+    columns = ["dt STRING", *COLUMNS[1:]]
+    table = Table.create(tmp_path / "t", columns=columns, primary_key="id", partition_by="dt", bucket=-1)
+    days: tuple[tuple[str | None, str | None], ...] = ((None, "a"), ("a", None), (None, None), ("a", "b"), ("b", "b"))
+    table.write([{"dt": day, "id": number} for number, (day, _) in enumerate(days)])
+    table.merge([{"dt": day, "id": number} for number, (_, day) in enumerate(days)], on="id").when_matched_update_all().execute()
+    for day in ("a", "b", None):
+        found = table.scan(where="dt IS NULL" if day is None else f"dt = '{day}'").to_arrow().to_pylist()
+        assert sorted(row["id"] for row in found) == [number for number, (_, after) in enumerate(days) if after == day]
+
+
 def test_a_row_that_would_lose_to_its_older_version_is_refused(tmp_path: Path) -> None:
     table = create(tmp_path, kind(["id"], bucket="1", options={"sequence.field": "points"}))
     table.write(one(1))

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,8 @@ from paimon_cli.jobs.service.metrics_server import MOST_CONNECTIONS, listening, 
 from paimon_cli.jobs.service.service_metrics import STALE_SECONDS, MetricsFile, ServiceMetrics
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, TableRound
 from paimon_cli.jobs.service.upkeep_done import UpkeepDone
-from paimon_cli.metadata.snapshot import COMPACT, DURATION_PROPERTY, Snapshot
+from paimon_cli.jobs.service.wanted_merges import Left
+from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, COMPACT, DURATION_PROPERTY, Snapshot
 from tests.jobs.test_leases import HandClock
 from tests.jobs.test_service_rounds import Rounds
 
@@ -149,6 +151,20 @@ def test_bytes_by_owner_stay_until_they_are_counted_again(metrics: ServiceMetric
     }
 
 
+def test_names_of_tables_are_text_without_secrets(tmp_path: Path) -> None:
+    """A directory with a name that is not UTF-8 would end the service, and the addresses of tables may hold passwords."""
+    clock = HandClock()
+    metrics = ServiceMetrics(Rounds(clock), clock)
+    tables = (TableRound("d.t\udce9", RoundState.NOTHING), TableRound("sftp://u:hunter2@host/t", RoundState.NOTHING))
+    for table in tables:
+        metrics.table_done(table)
+    MetricsFile(metrics, str(tmp_path / "m.prom"), pytest.fail).round_done(ServiceRound(1, 0, 0.1, tables), None)
+    text = (tmp_path / "m.prom").read_text()
+    assert r'table="d.t\\udce9"' in text and 'table="sftp://host/t"' in text and "hunter2" not in text
+    metrics.round_done(ServiceRound(2, 0, 0.1, tables[:1]), None)
+    assert metrics.status()["tables"] == 1
+
+
 def test_totals_grow_and_vanished_tables_go(metrics: ServiceMetrics) -> None:
     again = TableRound("a.b", RoundState.COMPACTED, SUMMARY, None, FIGURES)
     metrics.table_done(again)
@@ -184,6 +200,72 @@ def test_totals_add_up_over_rounds_and_what_is_greatest_stays() -> None:
     assert of_a["paimon_commit_lastCommitDuration"] == 40 and of_a["paimon_commit_lastCompactionInputFileSize"] == 100
 
 
+def test_each_metric_of_a_table_has_its_own_figure() -> None:
+    """All figures differ, so that none can stand in the place of another."""
+    clock = HandClock(110_000)
+    metrics = ServiceMetrics(Rounds(clock), clock)
+    figures = BucketFigures(3, 8, 4002, 303, 5, 12, 6, 50_000, 2501, 2, 11, 13)
+    done = CompactSummary(
+        buckets=14,
+        files_before=150,
+        files_after=16,
+        bytes_read=17_000,
+        bytes_written=1800,
+        conflicts=19,
+        seconds=2.5,
+        snapshots=(replace(commit(7, 44), properties={DURATION_PROPERTY: "45", ATTEMPTS_PROPERTY: "46"}),),
+    )
+    upkeep, left = UpkeepDone(20, 21, 22, 23, 24, 25, 26, 27), Left(1, 28)
+    round_of = TableRound("a", RoundState.COMPACTED, done, None, figures, upkeep, lag=ReadLag(80_000, 29), left=left)
+    metrics.table_done(round_of)
+    metrics.table_done(replace(round_of, budget_left=31))
+    found = samples(generate_latest(metrics.registry).decode())
+    of_a = {name.removesuffix('{table="a"}'): value for name, value in found.items() if name.endswith('{table="a"}')}
+    assert {name.removeprefix("paimon_"): value for name, value in of_a.items()} == {
+        "compaction_maxLevel0FileCount": 6,
+        "compaction_avgLevel0FileCount": 4,
+        "compaction_totalFileCount": 8,
+        "compaction_minAvgFileSize": 303,
+        "compaction_avgTotalFileSize": 1334,
+        "compaction_maxTotalFileSize": 2501,
+        "compaction_compactionCompletedCount": 28,
+        "compaction_compactionQueuedCount": 2,
+        "compaction_avgCompactionTime": 2500,
+        "compaction_avgCompactionInputSize": 17_000,
+        "compaction_maxCompactionInputSize": 17_000,
+        "compaction_avgCompactionOutputSize": 1800,
+        "compaction_maxCompactionOutputSize": 1800,
+        "commit_lastCommitDuration": 45,
+        "commit_lastCommitAttempts": 46,
+        "commit_lastTableFilesAdded": 16,
+        "commit_lastTableFilesDeleted": 150,
+        "commit_lastTableFilesCommitCompacted": 166,
+        "commit_lastGeneratedSnapshots": 1,
+        "commit_lastBucketsWritten": 14,
+        "commit_lastCompactionInputFileSize": 17_000,
+        "commit_lastCompactionOutputFileSize": 1800,
+        "cli_read_bytes": 4002,
+        "cli_read_requests": 13,
+        "cli_sorted_runs_max": 5,
+        "cli_oldest_uncompacted_seconds": 60,
+        "cli_ingest_lag_seconds": 30,
+        "cli_ingest_events_behind": 29,
+        "cli_compaction_read_bytes_total": 34_000,
+        "cli_compaction_written_bytes_total": 3600,
+        "cli_conflicts_total": 38,
+        "cli_failures_total": 0,
+        "cli_expired_snapshots_total": 40,
+        "cli_expired_partitions_total": 48,
+        "cli_expired_changelogs_total": 50,
+        "cli_expired_tags_total": 52,
+        "cli_expired_consumers_total": 54,
+        "cli_expired_files_total": 42,
+        "cli_orphans_deleted_total": 44,
+        "cli_left_bytes": 28,
+        "cli_budget_left_bytes": 31,
+    }
+
+
 def commit(number: int, millis: int) -> Snapshot:
     return Snapshot(number, 0, "", "", "me", number, COMPACT, 0, 1, 0, properties={DURATION_PROPERTY: f"{millis}"})
 
@@ -207,6 +289,9 @@ def test_ready_after_the_first_round_and_while_there_are_signs_of_life() -> None
         assert code == 200 and json.loads(text) == {"ready": True, "rounds": 1, "tables": 0, "seconds_since_activity": 0.0}
         clock.sleep(STALE_SECONDS + 1)
         assert get(url, "/readyz")[0] == 503
+        metrics.round_done(ServiceRound(2, 0, 0.1, ()), 10.0)
+        assert get(url, "/readyz")[0] == 200, "a round without tables is a sign of life, too"
+        clock.sleep(STALE_SECONDS + 1)
         progress = metrics.table_begins(2, "t")
         signs: tuple[Callable[[], None], ...] = (lambda: progress.start("Compacting", 3), progress.advance, progress.finish)
         for sign in signs:
@@ -232,7 +317,7 @@ def test_the_file_is_replaced_in_one_step(metrics: ServiceMetrics, tmp_path: Pat
     tmp_path.rmdir()
     writer.round_done(ServiceRound(3, 0, 0.1, ()), None)
     assert len(warned) == 1 and "was not written" in warned[0]
-    for wrong in (tmp_path / "none" / "m.prom", tmp_path.parent):
+    for wrong in (tmp_path / "none" / "m.prom", tmp_path.parent, f"{tmp_path.parent}/new/", ""):
         with pytest.raises(UsageError, match="cannot write the metrics file"):
             MetricsFile(metrics, str(wrong), warned.append)
 
@@ -263,12 +348,23 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
         "host:-1",
         "",
         "host:²",
+        "[::1:80",
+        "]::1[:80",
         pytest.param(":" + "1" * 5000, id="5000 digits"),
     ],
 )
 def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="cannot listen on"):
         parse_address(text)
+
+
+@pytest.mark.parametrize("host", ["a\udce9", "a\0b"], ids=range(2))
+def test_a_host_that_cannot_be_one_is_refused(host: str) -> None:
+    clock = HandClock()
+    refused = pytest.raises(UsageError, match="cannot listen on")
+    with refused as error, listening(ServiceMetrics(Rounds(clock), clock), f"{host}:0"):
+        pass
+    assert "host" in str(error.value.hint)
 
 
 @pytest.fixture
@@ -322,3 +418,52 @@ def test_each_request_of_a_connection_has_the_whole_size(served: tuple[str, int]
             kept.request("GET", "/healthz", headers={"X-Y": "x" * 40_000})
             answer = kept.getresponse()
             assert answer.status == 200 and answer.read() and not answer.will_close
+
+
+def test_a_request_that_is_complete_but_too_large_gets_no_answer(served: tuple[str, int]) -> None:
+    with socket.create_connection(("127.0.0.1", served[1]), 20) as large:
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            large.sendall(b"GET /healthz HTTP/1.1\r\n" + (b"X-Y: " + b"x" * 40_000 + b"\r\n") * 2 + b"\r\n")
+            answer = large.recv(100)
+        assert answer == b""
+
+
+def test_a_connection_that_is_kept_and_not_used_is_closed(served: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 0.3)
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served[1], 20)) as kept:
+        kept.request("GET", "/healthz")
+        assert kept.getresponse().read() and kept.sock.recv(1) == b""
+
+
+def test_the_family_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ThreadingHTTPServer, "__init__", lambda *_: None)
+    families = [metrics_server._Server(host, 0, BaseHTTPRequestHandler).address_family for host in ("::1", "127.0.0.1", "host")]
+    assert families == [socket.AF_INET6, socket.AF_INET, socket.AF_INET]
+
+
+class Connection:
+    """A connection that only remembers how it was shut down."""
+
+    how: int | None = None
+
+    def shutdown(self, how: int) -> None:
+        self.how = how
+
+
+def test_the_oldest_open_connection_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__init__", "process_request", "shutdown_request"):
+        monkeypatch.setattr(ThreadingHTTPServer, name, lambda *_: None)
+    server = metrics_server._Server("::1", 0, BaseHTTPRequestHandler)
+    made = [Connection() for _ in range(MOST_CONNECTIONS + 3)]
+    for one in made[:MOST_CONNECTIONS]:
+        server.process_request(one, None)
+    server.shutdown_request(made[0])  # it has ended, and makes room
+    server.process_request(made[MOST_CONNECTIONS], None)
+    assert not any(one.how for one in made)
+    for one in made[MOST_CONNECTIONS + 1 :]:
+        server.process_request(one, None)
+    assert [number for number, one in enumerate(made) if one.how == socket.SHUT_RDWR] == [1, 2]
+    for one in made:
+        server.shutdown_request(one)
+    assert not server._open

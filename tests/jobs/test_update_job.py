@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 
-from paimon_cli.errors import BadInput, DataConflict, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import BadInput, DataConflict, NotSupported, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs import update_job
 from paimon_cli.jobs.bucket_change import plan_update
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.row_change import MetRows, RowEdit
-from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
+from paimon_cli.jobs.stored_rows import NumberedSplit
+from paimon_cli.jobs.update_job import ChangedRows, UpdateRequest, UpdateSummary, compacted_after, run_update
 from paimon_cli.lsm.sorted_runs import count_runs
-from paimon_cli.metadata.data_file_schema import RowKind, merge_rows
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, RowKind, merge_rows
+from paimon_cli.metadata.snapshot import RowOperation
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import read_split
+from paimon_cli.sql.clauses import parse_set_clause
 from paimon_cli.sql.predicate import parse_predicate
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import beside, files_of
@@ -232,6 +240,87 @@ def test_a_lost_race_for_the_snapshot_alone_is_the_commits_to_repeat(table: Tabl
     with pytest.raises(StorageUnavailable):
         run(beside(table, *elsewhere, options=far), "id = 1 AND dt = 'a'", "points = 0")
     assert data_files(table) == live_files(table)
+
+
+def test_a_commit_says_what_it_did_to_the_rows(table: TableContext) -> None:
+    (updated,) = run(table, "id = 1", "points = 0", compact="none").snapshots
+    (deleted,) = run(table, "id = 2", compact="none").snapshots
+    assert (updated.operation, deleted.operation) == (RowOperation.UPDATE, RowOperation.DELETE)
+
+
+def test_rows_that_fluss_has_moved_are_not_changed(table: TableContext) -> None:
+    before = files_of(table)
+    with pytest.raises(Refused, match="cannot change rows of"):
+        run(TableContext.open(table.url, {"fluss.table.datalake.enabled": "true"}), "id = 1", "points = 0")
+    assert files_of(table) == before
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
+def test_a_key_stays_in_its_partition_where_its_versions_count(tmp_path: Path, engine: str) -> None:
+    context = make_table(tmp_path / "t", {"p": "STRING", "k": "INT NOT NULL"}, ["k"], ["p"], -1, {"merge-engine": engine})
+    write(context, [{"p": "a", "k": 1}])
+    before = files_of(context)
+    with pytest.raises(UsageError, match="column 'p' cannot be set in a table with merge-engine"):
+        run(context, "k = 1", "p = 'b'")
+    assert files_of(context) == before
+
+
+def test_moved_rows_are_numbered_over_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that begin again in each batch would give rows of one key an order that nobody chose."""
+
+    def in_pieces(*arguments: Any) -> Iterator[pa.RecordBatch]:
+        for batch in read_split(*arguments):
+            yield from (batch.slice(0, 2), batch.slice(2))
+
+    monkeypatch.setattr(update_job, "read_split", in_pieces)
+    context = make_table(tmp_path / "t", {"p": "STRING", "k": "INT NOT NULL"}, ["k"], ["p"], -1)
+    write(context, [{"p": "a", "k": number} for number in range(6)])
+    where = parse_predicate("k < 5", context.schema)
+    change = RowEdit(where, parse_set_clause(("p = 'b'",), context.schema))
+    (split,) = plan_scan(context, context.snapshots.get(1), where).splits
+    tally = Tally()
+    batches = [*ChangedRows(context, change).read(NumberedSplit(split, 10), tally)]
+    found = [(one["k"], one["p"], one[SEQUENCE_NUMBER]) for batch in batches for one in batch.to_pylist()]
+    assert len(batches) == 2 and found == [(number, "b", 10 + number) for number in range(5)] and tally.rows == 5
+
+
+class Owed(NamedTuple):
+    compact: str | None
+    inline: str | None
+    is_routed: bool
+    lost: str | None
+    repeats: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Owed(None, "minor", False, None, False),
+        Owed(None, "minor", False, "overtaken", True),
+        Owed(None, "minor", True, None, True),
+        Owed(None, None, False, None, True),
+        Owed("after", None, False, None, True),
+        Owed("none", None, True, "overtaken", False),
+    ],
+)
+def test_a_compaction_that_readers_wait_for_is_made_after_the_change(tmp_path: Path, case: Owed) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={"deletion-vectors.enabled": "true"})
+    (snapshot,) = write(context, [{"k": 1}], compact="none").snapshots
+    before = UpdateSummary(
+        snapshots=(snapshot,),
+        touched=tuple(bucket_files(context, snapshot)),
+        is_routed=case.is_routed,
+        compacted=3,
+        compaction_lost=case.lost,
+    )
+    request = UpdateRequest("k = 1", compact=case.compact)
+    after = compacted_after(context, request, before, case.inline, LocalEngine(), NoProgress())
+    assert context.snapshots.ids() == [1, 2][: 1 + case.repeats]
+    if case.repeats:
+        assert (after.compacted, after.compaction_lost, after.compaction_repeated) == (4, None, case.lost)
+        assert (after.snapshots, after.waiting_records) == ((snapshot, context.snapshots.get(2)), 0)
+    else:
+        assert after == replace(before, waiting_records=1)
 
 
 def test_a_repeated_update_is_made_once(table: TableContext) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.errors import BadInput, DataConflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows
+from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import PLAIN, TextForm
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.write_job import WriteSummary, run_write
-from paimon_cli.jobs.write_request import WriteRequest
+from paimon_cli.jobs.write_job import WriteSummary, _Attempts, run_write, write_rejects
+from paimon_cli.jobs.write_request import WriteRequest, plan_write, splits_of
 from paimon_cli.pieces import PIECES
-from tests.tables import data_files, make_table, rows
+from tests.tables import data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "a": "BIGINT", "s": "STRING"}
 BAD_ROWS = 30
@@ -286,3 +290,72 @@ def test_a_cell_that_is_never_closed_is_listed_but_never_skipped(table: TableCon
     assert table.snapshots.latest_id() is None and not data_files(table)
     listed = json.loads(rejects.read_text())
     assert listed["value"] == '"b\n3,4,c\n' and listed["reason"] == "line 3: a quoted cell is never closed" and listed["row"] == 2
+
+
+def test_a_write_counts_deletes_and_keeps_its_properties(table: TableContext) -> None:
+    given = [{"k": 1, "_op": "+I"}, {"k": 2, "_op": "-D"}, {"k": 3, "_op": "+I"}]
+    done = write(table, given, properties=(("batch", "7"),))
+    assert (done.rows, done.delete_rows, done.rows_read) == (3, 1, 3)
+    assert done.snapshots[0].properties and done.snapshots[0].properties["batch"] == "7"
+
+
+def test_the_file_of_bad_cells_is_of_the_input_that_was_written(table: TableContext, tmp_path: Path) -> None:
+    """It is written in a second pass. Rows that came in between are not in the table."""
+    source, rejects = tmp_path / "in.csv", tmp_path / "bad.csv"
+    source.write_text("k,a,s\n1,2,x\n2,NA,x\n")
+    request = WriteRequest(FileRows((str(source),), "csv"), on_error=str(rejects))
+    plan = plan_write(table, request)
+    assert isinstance(plan.incoming, IncomingRows) and request.reject_file is not None
+    tallies = {number: plan.incoming.find_faults(split) for number, split in enumerate(plan.splits)}
+    write_rejects(request.reject_file, plan, tallies)
+    assert rejects.read_text().count("\n") == 2
+    rejects.unlink()
+    for other in ("k,a,s\n1,2,x\n2,NA,x\n3,3,x\n", "k,a,s\n1,NB,x\n2,NA,x\n"):
+        source.write_text(other)
+        with pytest.raises(BadInput, match="changed while it was being read"):
+            write_rejects(request.reject_file, replace(plan, splits=splits_of(table, request)), tallies)
+        assert not rejects.exists()
+
+
+CHECKED = {"commit.data-conflict-check": "bucket"}
+
+
+def test_an_overwrite_that_is_repeated_builds_on_what_its_first_attempt_read(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=CHECKED)
+    write(context, [{"k": 1}])
+    request = WriteRequest(ArrowRows(pa.table({"k": pa.array([5], pa.int32())})), overwrite=True, missing_columns="null")
+    first = attempts(context, request)
+    write(context, [{"k": 2}])
+    again = attempts(context, request)
+    again.read_snapshot, again.rows = 1, 1
+    with pytest.raises(DataConflict):
+        again.run()
+    nothing = replace(request, source=ArrowRows(pa.table({"k": pa.array([], pa.int32())})), allow_empty=True)
+    for one in (request, nothing):
+        with pytest.raises(DataConflict):
+            attempts(context, replace(one, read_snapshot=1)).run()
+    again.rows = 2
+    with pytest.raises(BadInput, match="it had 2 rows, and then 1"):
+        again.run()
+    assert [row["k"] for row in rows(context)] == [1, 2] and data_files(context) == live_files(context)
+    assert first.run().result.snapshots and (first.read_snapshot, first.rows) == (2, 1)
+    empty = attempts(make_table(tmp_path / "empty", COLUMNS, ["k"], options=CHECKED), request)
+    assert empty.run().result.snapshots and empty.read_snapshot == 0, "it has read that there was nothing"
+    assert attempts(context, nothing).run().result.snapshots and not rows(context), "nobody else has written since"
+
+
+def attempts(context: TableContext, request: WriteRequest) -> _Attempts:
+    splits = splits_of(context, request)
+    return _Attempts(context, Committer(context), request, fresh_identity(context), splits, LocalEngine(), NoProgress())
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_an_overwrite_is_one_snapshot_where_readers_skip_new_files(tmp_path: Path, producer: str) -> None:
+    """Between two they would see neither the old rows nor the new ones. A changelog needs the second."""
+    options = {"deletion-vectors.enabled": "true", "changelog-producer": producer}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=options)
+    write(context, [{"k": 1}])
+    done = write(context, [{"k": 2}, {"k": 3}, {"k": 4}], overwrite=True)
+    assert [one.commit_kind for one in done.snapshots] == (["OVERWRITE"] if producer == "none" else ["OVERWRITE", "COMPACT"])
+    assert done.snapshots[0].delta_record_count == (2 if producer == "none" else 3 - 1)
+    assert [row["k"] for row in rows(context)] == [2, 3, 4] and data_files(context) >= live_files(context)

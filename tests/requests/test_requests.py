@@ -292,3 +292,8 @@ def test_rows_shown_are_capped_at_the_largest_index_only() -> None:
 def test_each_of_several_patterns_counts() -> None:
     patterns = compaction.Patterns().parse(["orders.*", re.compile("log"), "x"])
     assert patterns is not None and [one.pattern for one in patterns] == ["orders.*", "log", "x"]
+
+
+def test_orphans_of_a_table_are_due_whatever_its_directory_is_called() -> None:
+    """One name that is not UTF-8 kept a service from starting."""
+    assert 0 <= Upkeep(orphans_every=1000).first_orphans_millis("d.t\udce9") < 1000

@@ -26,9 +26,10 @@ def parse_address(text: str) -> tuple[str, int]:
     """The host and port of `:9464` (loopback), `0.0.0.0:9464` or `[::1]:9464`. Raises `UsageError` for anything else."""
     host, colon, port = text.rpartition(":")
     number = plain_number(port) if port.isdigit() else None  # no sign, no space, and not thousands of digits
-    if not colon or number is None or number > 65535 or (":" in host and host[:1] != "["):
+    bare = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
+    if not colon or number is None or number > 65535 or "[" in bare or "]" in bare or (":" in host and bare == host):
         raise UsageError(f"cannot listen on '{text}'", "an address is written as HOST:PORT or :PORT", "--metrics-listen :9464")
-    return host.strip("[]") or LOOPBACK, number
+    return bare or LOOPBACK, number
 
 
 @contextlib.contextmanager
@@ -37,8 +38,10 @@ def listening(metrics: ServiceMetrics, address: str) -> Iterator[str]:
     host, port = parse_address(address)
     try:
         server = _Server(host, port, _handler(metrics))
-    except OSError as error:
-        raise UsageError(f"cannot listen on '{address}'", error.strerror or str(error), "choose another port") from error
+    except (OSError, TypeError, ValueError) as error:  # the latter for a host that cannot be the name of one
+        why = getattr(error, "strerror", None) or str(error)
+        hint = "name a free port, and a host of this machine" if host != LOOPBACK else "choose another port"
+        raise UsageError(f"cannot listen on '{address}'", why, hint) from error
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     shown = f"[{host}]" if ":" in host else host

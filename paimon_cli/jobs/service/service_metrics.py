@@ -21,6 +21,7 @@ from paimon_cli.jobs.service.service_turn import Findings
 from paimon_cli.jobs.service.table_round import RoundState, ServiceRound, ServiceWatcher, TableRound
 from paimon_cli.jobs.service.upkeep_done import NOT_KEPT_UP, UpkeepDone
 from paimon_cli.storage.injected import Clock
+from paimon_cli.storage.redaction import shown_name
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -116,12 +117,12 @@ class ServiceMetrics:
 
     def table_done(self, done: TableRound) -> None:
         with self._lock:
-            self._tables.setdefault(done.table, _TableFigures()).add(done)
+            self._tables.setdefault(_label(done.table), _TableFigures()).add(done)
         self._note_activity()
         self.inner.table_done(done)
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
-        names = {table.table for table in done.tables}
+        names = {_label(table.table) for table in done.tables}
         with self._lock:
             for name in self._tables.keys() - names:
                 del self._tables[name]
@@ -199,6 +200,13 @@ class ServiceMetrics:
         yield GaugeMetricFamily(
             "paimon_cli_tables_waiting", "Tables that were only partly compacted in the last round.", value=service[2]
         )
+
+
+def _label(table: str) -> str:
+    """A table as labels show it: without secrets, since anybody may reach the port, and as UTF-8, which names of directories need
+    not be.
+    """
+    return shown_name(table).encode(errors="backslashreplace").decode()
 
 
 def _seconds_since(millis: int | None, now_millis: int) -> float | None:
@@ -300,8 +308,9 @@ class MetricsFile:
     def __init__(self, metrics: ServiceMetrics, path: str, warn: Callable[[str], None]) -> None:
         """Raises `UsageError` if the file cannot be created."""
         directory = os.path.dirname(os.path.abspath(path))
-        if os.path.isdir(path) or not os.access(directory, os.W_OK | os.X_OK):
-            why = "it is a directory" if os.path.isdir(path) else f"{directory} does not exist, or cannot be written to"
+        names_no_file = os.path.isdir(path) or not os.path.basename(path)
+        if names_no_file or not os.access(directory, os.W_OK | os.X_OK):
+            why = "it names a directory" if names_no_file else f"{directory} does not exist, or cannot be written to"
             raise UsageError(f"cannot write the metrics file {path}", why, "give the path of a file")
         self._metrics, self._path, self._warn = metrics, path, warn
         self._registry = metrics.registry
