@@ -174,7 +174,7 @@ class TableRemoval:
             if directory.startswith(above) and "/" not in (name := directory.removeprefix(above)):
                 end = EndOfHistory(self._storage, self._layout.of_branch(name), self._clock, self._random)
                 end.begin()
-                self._storage.delete_directory(f"{directory}/schema")
+                _remove(self._storage, f"{directory}/schema", plan)
                 end.remove_snapshots()
         _remove(self._storage, self._layout.branches_directory, plan)
 

@@ -76,13 +76,14 @@ def test_what_is_not_of_the_table_stays(tmp_path: Path) -> None:
         "dt=a/bucket-0/my.csv",
         "snapshot/README",
         "manifest/list.txt",
+        "branch/branch-try/schema/notes.txt",
     )
     stays = drop(context)
     assert {str(path) for path in Path(context.url).rglob("*") if path.is_file()} == set(foreign)
     names = [path.removeprefix(f"{context.url}/") for path in stays]
     assert sorted(names) == [
-        *("_delta_log/", "bucket-0/", "dt=a/bucket-0/inner/", "dt=a/bucket-0/my.csv", "manifest/list.txt"),
-        *("snapshot/README", "src/", "thesis.txt", "x=1/"),
+        *("_delta_log/", "branch/branch-try/schema/notes.txt", "bucket-0/", "dt=a/bucket-0/inner/", "dt=a/bucket-0/my.csv"),
+        *("manifest/list.txt", "snapshot/README", "src/", "thesis.txt", "x=1/"),
     ]
 
 
