@@ -248,3 +248,23 @@ def test_only_sections_are_compared_in_which_something_may_have_changed(tmp_path
     marked = BucketFiles(b"", 0, 1, (low,), (index,))  # type: ignore[arg-type]
     replay = Replay(1, 2, 0, (BucketFiles(b"", 0, 1, (low,)),), (marked,), ())
     assert list(changelog_checks._sections(context, replay)) == [names(low)], "rows were marked"
+
+
+def test_a_tag_far_from_all_other_versions_costs_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is searched for beyond the first commit of which nothing is left. A damaged tag stops no other."""
+    context = outlived(tmp_path, "lookup")
+    tag = context.tags.content("early")
+    assert tag is not None
+    context.storage.overwrite(context.layout.tag("far"), tag.replace(b'"id" : 3', b'"id" : 4611686018427387904'))
+    context.storage.overwrite(context.layout.tag("broken"), b"{")
+    looked, find = list[int](), ChangelogHistory.find
+
+    def looking(self: ChangelogHistory, number: int) -> object:
+        looked.append(number)
+        assert len(looked) < 50
+        return find(self, number)
+
+    monkeypatch.setattr(ChangelogHistory, "find", looking)
+    newest = context.snapshots.latest_id()
+    assert newest is not None and [(found.first, found.last) for found in replays(context)] == [(4, newest)] * 2
+    assert looked == [*range(4, newest), newest + 1]
