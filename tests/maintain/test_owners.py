@@ -10,7 +10,7 @@ import pytest
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.owners import _expect_all, find_owners
+from paimon_cli.maintain.owners import LIVE, SNAPSHOTS, Owner, _expect_all, find_owners
 from tests.tables import make_table, write
 
 
@@ -51,3 +51,13 @@ def test_each_kind_of_version_that_has_disappeared_is_noticed(tmp_path: Path) ->
         with pytest.raises(SnapshotGone, match=path.rpartition("/")[2]):
             _expect_all(context, [path])
     _expect_all(context, [layout.latest_hint, layout.earliest_changelog_hint, layout.manifest("manifest-1")])
+
+
+def test_the_changelog_of_the_latest_snapshot_is_live(tmp_path: Path) -> None:
+    """No expiry of older snapshots frees it."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={"changelog-producer": "input"})
+    write(context, [{"k": 1}])
+    assert {group.owners for group in find_owners(context).groups} == {frozenset((Owner(LIVE),))}
+    write(context, [{"k": 2}])
+    files, _ = find_owners(context).only(Owner(SNAPSHOTS))
+    assert files == 6, "the first snapshot, its three lists, and its changelog with its manifest"
