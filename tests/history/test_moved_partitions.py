@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 
 from paimon_cli import Table
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.moved_partitions import FileElsewhere, PastNames, has_other_names, moved_file
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.options.table_options import NAMES_OF_PARTITIONS
@@ -96,7 +97,11 @@ def test_a_moved_file_is_found_by_the_names_of_any_schema_with_the_command_that_
     add_schemas(tmp_path / "t" / "schema", {DEFAULT_NAME: "yy"})
     stored.rename(stored.with_name("gone"))
     context = TableContext.open(made.url)
-    assert moved_file(context, str(stored).replace("z z", "yy")) is None, "the directory is there, but not the file"
+    (bucket,) = [each for each in bucket_files(context, context.snapshots.get(1)) if each.bucket == 0]
+    path = str(stored).replace("z z", "yy")
+    assert moved_file(context, path, bucket.partition) is None, "the directory is there, but not the file"
+    stored.with_name("gone").rename(stored)
+    assert moved_file(context, path, bucket.partition) is not None
 
 
 def test_no_command_mends_what_no_value_is_right_for(tmp_path: Path) -> None:
