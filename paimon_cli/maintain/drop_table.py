@@ -26,6 +26,8 @@ from paimon_cli.storage.storage import Storage
 DATA_DIRECTORY = "data-file.path-directory"
 ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage", "table-location", "metadata"
 """With this value of the option, Paimon writes metadata for Iceberg readers into this directory of the table."""
+SUCCESS_FILES = "tag-success-file"
+"""The directory beside the tags in which Java puts a file for each new tag, with `tag.create-success-file`."""
 DAMAGED = "damaged"
 """The directory into which `repair` moves version files that cannot be read."""
 
@@ -214,6 +216,8 @@ def _child(parent: _Directory, name: str, schema: TableSchema | None) -> _Direct
         return _Directory(name)
     if parent.kind == _ROOT and name == ICEBERG_DIRECTORY and schema is not None:
         return _Directory("Iceberg metadata") if schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE else None
+    if parent.kind == "tag" and name == SUCCESS_FILES:
+        return _Directory(SUCCESS_FILES)
     if parent.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
         return _Directory(_BRANCH)
     if parent.levels == () and _BUCKET.fullmatch(name):
