@@ -278,3 +278,14 @@ def test_the_longest_limit_of_a_tag_counts_and_a_damaged_tag_has_none(tmp_path: 
         found = {each.setting.key: each for each in judged_for(policy, context)}
         assert (found[PolicyKey.TAGS].effect, found[PolicyKey.GOAL].effect) == (effect, Effect.IN_FORCE)
         assert ("a tag of the table has a limit of 9 d" in found[PolicyKey.TAGS].why) == (days == 8)
+
+
+def test_a_cap_on_runs_has_an_effect_only_below_the_trigger() -> None:
+    """It shortens no retention, so a warehouse may set any; the user's own line overrides it."""
+    for runs, effect in ((4, Effect.IN_FORCE), (5, Effect.WITHOUT), (6, Effect.WITHOUT)):
+        (judged,) = judged_settings(met(of_warehouse(f"catalog: {{caps: {{runs: {runs}}}}}")), TableOptions({}))
+        why = "" if runs == 4 else "num-sorted-run.compaction-trigger of the table is 5"
+        assert (judged.effect, judged.why, judged.is_shorter) == (effect, why, False)
+    both = met(of_warehouse("catalog: {caps: {runs: 3}}"), of_user("catalog: {caps: {runs: 4}}"))
+    assert [each.effect for each in judged_settings(both, TableOptions({}))] == [Effect.OVERRIDDEN, Effect.IN_FORCE]
+    assert changed(both)["num-sorted-run.compaction-trigger"] == "4"
