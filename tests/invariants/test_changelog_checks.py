@@ -354,6 +354,8 @@ def test_a_chain_has_a_beginning_and_ends_where_it_is_asked_to(tmp_path: Path) -
     assert steps(context) == [(1, 1), (2, 2), (3, 3), (4, 4)] and steps(context, 3) == [(3, 3)] and steps(context, 5) == []
     expiring = {"record-level.expire-time": "1 d", "record-level.time-field": "w"}
     assert steps(context.with_options(expiring)) == []
+    clustered = {"pk-clustering-override": "true", "clustering.columns": "v", **VECTORS}
+    assert steps(context.with_options(clustered)) == [], "the bounds of files are no keys, by which sections are found"
     create_tag(context, "one", 1)
     for number in (1, 2):
         Path(context.layout.snapshot(number)).unlink()

@@ -270,6 +270,22 @@ def test_branches_have_ended_before_anything_of_them_is_deleted(tmp_path: Path) 
     assert drop(context) == [] and not Path(context.url).exists()
 
 
+def test_the_end_of_the_history_goes_after_the_schemas(tmp_path: Path) -> None:
+    """In between nobody can make a table there, nor commit to the old one."""
+    context = partitioned(tmp_path)
+    with pytest.raises(StorageUnavailable):
+        drop(context, Stubborn("/t/schema"))
+    assert context.snapshots.is_ended() and {path.name for path in Path(context.url).iterdir()} == {"schema", "snapshot"}
+    assert drop(context) == [] and not Path(context.url).exists()
+
+
+def test_a_drop_that_could_delete_nothing_is_no_success_in_part(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k", "dt"], ["dt"])
+    write(context, [{"k": 1, "dt": "a"}])
+    with pytest.raises(StorageUnavailable, match="the file system refused"):
+        drop(context, Stubborn(""))
+
+
 def test_files_outside_go_once_the_history_has_ended(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     outside = tmp_path / "outside"
