@@ -180,6 +180,7 @@ def test_files_of_the_table_are_known_by_their_names(tmp_path: Path, folder: str
         ("snapshot/tag-success-file", False),
         ("dt=a/bucket-x", False),
         ("dt=a/bucket-1", True),
+        ("dt=a/bucket-1.old", False),
         ("dt=a/bucket-postpone", True),
         ("dt=a/x-bucket-1", False),
         ("dt/bucket-1", False),
