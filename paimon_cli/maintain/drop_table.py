@@ -41,6 +41,7 @@ _ROOT, _BRANCHES, _BRANCH, _TEMPORARY = "table", "branch", "branch files", "temp
 _DATA = "data"
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAMES = {
+    **dict.fromkeys((_BRANCHES, _BRANCH), re.compile("(?!)")),
     "snapshot": re.compile("snapshot-[0-9]+|LATEST|EARLIEST"),
     "changelog": re.compile("changelog-[0-9]+|LATEST|EARLIEST"),
     "schema": re.compile("schema-[0-9]+"),
@@ -53,7 +54,9 @@ _NAMES = {
     "manifest": re.compile("(index-)?manifest-.+"),
     _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
 }
-"""The names of the files that Paimon creates, by kind of directory. In other directories every file belongs to the table."""
+"""The names of the files that Paimon creates, by kind of directory; beside the directories of branches there are none. In other
+directories every file belongs to the table.
+"""
 
 
 class _Directory(NamedTuple):

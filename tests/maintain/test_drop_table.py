@@ -10,7 +10,7 @@ from paimon_cli.errors import PartialSuccess, StorageUnavailable
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
-from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
+from paimon_cli.maintain.drop_table import _in_order, drop_table, plan_table_drop
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -156,6 +156,8 @@ def test_a_table_of_which_nothing_can_be_deleted_stays_closed_until_the_drop_is_
         ("damaged", ["snapshot-1.json"], []),
         ("branch/branch-try/snapshot", ["snapshot-3"], ["mine"]),
         ("branch/branch-try/tag", ["tag-a"], ["mine"]),
+        ("branch/branch-try", [".tmp"], ["mine"]),
+        ("branch", [".tmp"], ["mine"]),
         ("dt=q/bucket-0", [f"data-{UUID}-0.orc", f"x{UUID.upper()}y"], ["data-0.parquet", f"data-{UUID[:-1]}"]),
         ("dt=q/bucket--2", [f"data-{UUID}"], ["f"]),
     ],
@@ -285,6 +287,27 @@ def test_a_drop_that_could_delete_nothing_is_no_success_in_part(tmp_path: Path) 
     write(context, [{"k": 1, "dt": "a"}])
     with pytest.raises(StorageUnavailable, match="the file system refused"):
         drop(context, Stubborn(""))
+
+
+def test_versions_go_before_what_they_name(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    put(context, "changelog/changelog-1", "index/index-1", "consumer/consumer-a")
+    plan = plan_table_drop(LocalStorage(), context.layout, context.schema)
+    names = [path.rpartition("/")[2] for path in _in_order(context.layout, plan)]
+    assert names[:4] == ["branch", "tag", "changelog", "snapshot"]
+    assert sorted(names[4:]) == ["consumer", "dt=a", "dt=b c", "index", "manifest", "schema"]
+
+
+def test_beside_a_foreign_file_no_empty_directory_is_left(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    create_branch(context, "later", "one", None)
+    foreign = put(context, "branch/notes", "dt=a/bucket-0/my.csv")
+    put(context, f"dt=a/bucket-1/data-{UUID}", "dt=a/bucket-2/.tmp/deep/f")
+    drop(context)
+    left = {path for path in Path(context.url).rglob("*") if path.is_dir()}
+    assert left == {parent for path in foreign for parent in Path(path).parents if parent.is_relative_to(context.url)} - {
+        Path(context.url)
+    }
 
 
 def test_files_outside_go_once_the_history_has_ended(tmp_path: Path) -> None:
