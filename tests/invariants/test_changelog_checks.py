@@ -421,5 +421,7 @@ def test_a_tag_far_from_all_other_versions_costs_one_look(tmp_path: Path, monkey
 
     monkeypatch.setattr(ChangelogHistory, "find", looking)
     newest = context.snapshots.latest_id()
-    assert newest is not None and [(found.first, found.last) for found in replays(context)] == [(4, newest)] * 2
+    found = list(replays(context))
+    assert newest is not None and [(replay.first, replay.last) for replay in found] == [(4, newest)] * 2
+    assert [messages(context, replay) for replay in found] == [[], []], "of the changes of all commits and files"
     assert looked == [*range(4, newest), newest + 1]

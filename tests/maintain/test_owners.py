@@ -172,10 +172,10 @@ def test_files_outside_of_the_table_count_if_a_version_names_them(tmp_path: Path
     """Others there may be those of another table."""
     places = ",".join(f"file:{tmp_path}/{name}/t" for name in ("hot", "cold"))
     options = {"data-file.external-paths": places, "data-file.external-paths.strategy": "round-robin"}
-    url = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options=options).url
+    url = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=8, options=options).url
     context = Table.open(url, {"external-paths.allowed": f"{tmp_path}/hot,{tmp_path}/cold"}).context
-    for number in range(3):
-        write(context, [{"k": number}])
+    for _ in range(3):
+        write(context, [{"k": number} for number in range(40)])
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.relative_to(tmp_path).parts[0] for path in files} == {"t", "hot", "cold"}
     aged(tmp_path / "hot/t/bucket-0/data-of-another.parquet", 9)
