@@ -111,9 +111,7 @@ def _readable_snapshots(context: TableContext) -> dict[int, Snapshot]:
 
 def _tagged_snapshots(context: TableContext) -> dict[int, Snapshot]:
     """Snapshots with a tag, by id. A tag keeps data files, but not changelog files, beyond the expiry of its snapshot."""
-    with suppress(DamagedFile):
-        return {tag.snapshot.id: tag.snapshot for tag in context.tags.all().values()}
-    return {}
+    return {tag.snapshot.id: tag.snapshot for tag in context.tags.all(lambda damage: None).values()}
 
 
 def _between(
@@ -121,11 +119,15 @@ def _between(
 ) -> Iterator[Replay]:
     first = before.id + 1 if before else 1
     outlived = ChangelogHistory(context.storage, context.layout)
-    commits = [readable.get(number) or outlived.find(number) for number in range(first, after.id + 1)]
+    commits = list[Snapshot]()
+    for number in range(first, after.id + 1):
+        if (found := readable.get(number) or outlived.find(number)) is None:
+            return  # before the rest is searched for: a tag may be a million commits older than the next version
+        commits.append(found)
     begin = readable.get(first)
     if before is not None and before.id not in readable and begin is not None and not follows(context, before, context, begin):
         return  # a tag of another history, which main has had before a fast-forward
-    there = [c for c in commits if c is not None and c.commit_kind != OVERWRITE and not c.changelog_has_expired]
+    there = [c for c in commits if c.commit_kind != OVERWRITE and not c.changelog_has_expired]
     producers = {_producer(context, snapshot) for snapshot in (*there, *([before] if before else []))}
     if len(there) < len(commits) or len(producers) != 1:
         return

@@ -14,6 +14,7 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.named_files import (
     FileToDelete,
+    as_kept,
     changelog_entries,
     data_files_to_delete,
     files_of_lists,
@@ -123,8 +124,9 @@ class CopyPlan:
 
     def add_state(self, portion: CopyPortion, version: CopiedVersion) -> None:
         """Add a version with all files that a read of it opens, and those of its changelog."""
-        data = [*self._manifests.live(version.snapshot), *changelog_entries(self._history, version.snapshot)]
-        self._add(portion, version, self._with_metadata(data, version.snapshot), may_exist=True)
+        snapshot = as_kept(self._history, version.snapshot)
+        data = [*self._manifests.live(snapshot), *changelog_entries(self._history, snapshot)]
+        self._add(portion, version, self._with_metadata(data, snapshot), may_exist=True)
 
     def add_tag(self, portion: CopyPortion, version: CopiedVersion) -> None:
         """Add a tag with the files of its state. It does not keep the changelog that led to it, as its snapshot does."""

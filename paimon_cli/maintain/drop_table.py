@@ -26,6 +26,8 @@ from paimon_cli.storage.storage import Storage
 DATA_DIRECTORY = "data-file.path-directory"
 ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage", "table-location", "metadata"
 """With this value of the option, Paimon writes metadata for Iceberg readers into this directory of the table."""
+SUCCESS_FILES = "tag-success-file"
+"""The directory beside the tags in which Java puts a file for each new tag, with `tag.create-success-file`."""
 DAMAGED = "damaged"
 """The directory into which `repair` moves version files that cannot be read."""
 
@@ -39,6 +41,7 @@ _ROOT, _BRANCHES, _BRANCH, _TEMPORARY = "table", "branch", "branch files", "temp
 _DATA = "data"
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAMES = {
+    **dict.fromkeys((_BRANCHES, _BRANCH), re.compile("(?!)")),
     "snapshot": re.compile("snapshot-[0-9]+|LATEST|EARLIEST"),
     "changelog": re.compile("changelog-[0-9]+|LATEST|EARLIEST"),
     "schema": re.compile("schema-[0-9]+"),
@@ -51,7 +54,9 @@ _NAMES = {
     "manifest": re.compile("(index-)?manifest-.+"),
     _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
 }
-"""The names of the files that Paimon creates, by kind of directory. In other directories every file belongs to the table."""
+"""The names of the files that Paimon creates, by kind of directory; beside the directories of branches there are none. In other
+directories every file belongs to the table.
+"""
 
 
 class _Directory(NamedTuple):
@@ -174,7 +179,7 @@ class TableRemoval:
             if directory.startswith(above) and "/" not in (name := directory.removeprefix(above)):
                 end = EndOfHistory(self._storage, self._layout.of_branch(name), self._clock, self._random)
                 end.begin()
-                self._storage.delete_directory(f"{directory}/schema")
+                _remove(self._storage, f"{directory}/schema", plan)
                 end.remove_snapshots()
         _remove(self._storage, self._layout.branches_directory, plan)
 
@@ -214,6 +219,8 @@ def _child(parent: _Directory, name: str, schema: TableSchema | None) -> _Direct
         return _Directory(name)
     if parent.kind == _ROOT and name == ICEBERG_DIRECTORY and schema is not None:
         return _Directory("Iceberg metadata") if schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE else None
+    if parent.kind == "tag" and name == SUCCESS_FILES:
+        return _Directory(SUCCESS_FILES)
     if parent.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
         return _Directory(_BRANCH)
     if parent.levels == () and _BUCKET.fullmatch(name):

@@ -85,11 +85,19 @@ def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str
     return [(name, size) for name, size in lists if name is not None]
 
 
-def kept_lists(context: TableContext, snapshot: Snapshot) -> list[tuple[str, int | None]]:
-    """The manifest lists of a snapshot or tag. A tag does not keep the changelog of its snapshot, whose list Java deletes."""
+def as_kept(context: TableContext, snapshot: Snapshot) -> Snapshot:
+    """The snapshot as a tag keeps it: without its changelog if that list is gone. Java's expiry deletes it with the snapshot of
+    the main branch, even if a branch began with that tag, whose first snapshot then still names it.
+    """
     name = snapshot.changelog_manifest_list
-    is_kept = name is None or context.storage.exists(context.layout.manifest(name))
-    return manifest_lists(snapshot, changelog=is_kept)
+    if name is None or context.storage.exists(context.layout.manifest(name)):
+        return snapshot
+    return replace(snapshot, changelog_manifest_list=None, changelog_manifest_list_size=None)
+
+
+def kept_lists(context: TableContext, snapshot: Snapshot) -> list[tuple[str, int | None]]:
+    """The manifest lists of a snapshot or tag. A tag does not keep the changelog of its snapshot (`as_kept`)."""
+    return manifest_lists(as_kept(context, snapshot))
 
 
 def files_of_lists(context: TableContext, lists: Sequence[tuple[str, int | None]]) -> Iterator[FileToDelete]:

@@ -16,6 +16,7 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.named_files import (
     FileKey,
     FileToDelete,
+    as_kept,
     changelog_entries,
     data_files_to_delete,
     files_of_lists,
@@ -136,6 +137,7 @@ class NeededFiles:
         for snapshot in filter(None, in_parallel(context.snapshots.find, ids, context.read_threads)):
             try:
                 if before != snapshot.id - 1:
+                    snapshot = as_kept(context, snapshot)  # the first of a branch is that of a tag
                     self.need_version(context, snapshot, manifests)
                 self.need_changes(context, snapshot, manifests)
             except DamagedFile as error:

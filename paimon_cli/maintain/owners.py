@@ -16,6 +16,7 @@ from itertools import chain
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.named_files import as_kept
 from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, other_branches, undisturbed
 from paimon_cli.maintain.orphans import DAY_MILLIS, list_candidates
 from paimon_cli.metadata.table_layout import (
@@ -174,7 +175,9 @@ class _Owners:
         latest = context.snapshots.latest()
         self.latest = None if latest is None else latest.id
         if latest is not None:
-            self._needed(Owner(LIVE), lambda needed: needed.need_version(context, latest, manifests))
+            kept = as_kept(context, latest)
+            self._needed(Owner(LIVE), lambda needed: needed.need_version(context, kept, manifests))
+            self._needed(Owner(LIVE), lambda needed: needed.need_changes(context, kept, manifests))  # its changelog
         self._needed(Owner(SNAPSHOTS), lambda needed: needed.need_snapshots(context, None, manifests))
         for name, tag in context.tags.all().items():
             need = partial(NeededFiles.need_version, context=context, snapshot=tag.snapshot, manifests=manifests)

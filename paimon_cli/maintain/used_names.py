@@ -20,11 +20,15 @@ from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, MAIN_BRANCH, SNAP
 
 @dataclass(frozen=True)
 class VersionFile:
-    """The file of a snapshot, tag or changelog. `mark` differs if a file of that name was created again."""
+    """The file of a snapshot, tag or changelog. `mark` differs if a file of that name was created again.
+
+    `keeps_changelog`: not a tag, nor the first snapshot of a history, which may be that of a tag (`named_files.as_kept`).
+    """
 
     path: str
     mark: tuple[int, int]
-    is_changelog: bool
+    is_changelog: bool = False
+    keeps_changelog: bool = True
 
 
 @dataclass
@@ -92,7 +96,7 @@ class UsedNames:
         storage = self.context.storage
         try:
             snapshot = Snapshot.from_json(storage.read_bytes(version.path), version.path)
-            self._take_in_files(snapshot, version.is_changelog)
+            self._take_in_files(snapshot, version.is_changelog, version.keeps_changelog)
         except FileNotFoundError:
             return
         except DamagedFile as error:
@@ -100,7 +104,7 @@ class UsedNames:
                 error.set_hint(self.context.layout.if_damaged)
                 raise
 
-    def _take_in_files(self, snapshot: Snapshot, is_changelog: bool) -> None:
+    def _take_in_files(self, snapshot: Snapshot, is_changelog: bool, keeps_changelog: bool = True) -> None:
         """Add all metadata; of the data files those that are live, and those of changelogs."""
         manifests = self.context.manifests
         if snapshot.statistics is not None:
@@ -114,10 +118,10 @@ class UsedNames:
         lists: dict[str, list[ManifestFileMeta]] = {}
         for name, size in manifest_lists(snapshot):
             self.names.add(name)
-            if not is_changelog or self._exists(name):
-                lists[name] = manifests.manifest_list(name, size)
-        if is_changelog:
-            lists = {name: [meta for meta in metas if self._exists(meta.file_name)] for name, metas in lists.items()}
+            may_be_gone = is_changelog or (name == snapshot.changelog_manifest_list and not keeps_changelog)
+            if not may_be_gone or self._exists(name):
+                metas = manifests.manifest_list(name, size)
+                lists[name] = [meta for meta in metas if self._exists(meta.file_name)] if may_be_gone else metas
         self._read([meta for metas in lists.values() for meta in metas])
         base, delta = (lists.get(name, []) for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list))
         changes = [meta for name, metas in lists.items() if name != snapshot.base_manifest_list for meta in metas]
@@ -171,16 +175,14 @@ def _versions(context: TableContext) -> Iterator[VersionFile]:
     layout, storage = context.layout, context.storage
     for status in storage.list_directory(layout.tag_directory):
         if status.name.startswith(TAG_PREFIX) and not status.is_directory:
-            yield VersionFile(status.path, (status.size, status.modified_millis), False)
+            yield VersionFile(status.path, (status.size, status.modified_millis), keeps_changelog=False)
     for status in storage.list_directory(layout.changelog_directory):
         if parse_numbered(CHANGELOG_PREFIX, status.name) is not None:
-            yield VersionFile(status.path, (status.size, status.modified_millis), True)
-    newest = 0
-    for status in storage.list_directory(layout.snapshot_directory):
-        number = parse_numbered(SNAPSHOT_PREFIX, status.name)
-        if number is not None:
-            newest = max(newest, number)
-            yield VersionFile(status.path, (status.size, status.modified_millis), False)
+            yield VersionFile(status.path, (status.size, status.modified_millis), is_changelog=True)
+    listed = {parse_numbered(SNAPSHOT_PREFIX, s.name): s for s in storage.list_directory(layout.snapshot_directory)}
+    found = {number: status for number, status in listed.items() if number is not None}
+    for number, status in found.items():
+        yield VersionFile(status.path, (status.size, status.modified_millis), keeps_changelog=number - 1 in found)
     latest = context.snapshots.latest_id() or 0
-    for number in context.snapshots.likely_ids(newest + 1, latest):  # a listing may be stale
-        yield VersionFile(layout.snapshot(number), (0, 0), False)
+    for number in context.snapshots.likely_ids(max(found, default=0) + 1, latest):  # a listing may be stale
+        yield VersionFile(layout.snapshot(number), (0, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,64 @@ def test_changelogs_are_the_oldest_first_and_those_that_go_meanwhile_are_missing
     (tmp_path / "changelog/changelog-2").write_text("{")
     with pytest.raises(DamagedFile, match="changelog-2"):
         changelogs.find(2)
+
+
+def test_the_newest_state_of_a_branch_is_its_own_and_whole(tmp_path: Path) -> None:
+    """An unfinished branch has none, and what is lost of another one is damage, not an empty branch."""
+    storage, layout = LocalStorage(), TableLayout(str(tmp_path / "a b"))
+    branches = BranchList(storage, layout)
+    with pytest.raises(NotFound):
+        branches.newest("main")
+    history(tmp_path / "a b", [1, 2], latest="2")
+    for name in ("begun", "own", "branch-x"):
+        (tmp_path / "a b/branch" / f"branch-{name}" / "schema").mkdir(parents=True)
+    assert branches.directories() == ["begun", "branch-x", "own"] and branches.newest("begun") is None
+    assert branches.missing("x").hint.endswith(f"paimon-cli branches ls '{tmp_path}/a b'")
+    own = tmp_path / "a b/branch/branch-own"
+    fields = [{"id": 0, "name": "k", "type": "INT"}]
+    for number in (0, 1):
+        schema = {"id": number, "fields": fields, "highestFieldId": 0, "partitionKeys": [], "primaryKeys": [], "options": {}}
+        (own / f"schema/schema-{number}").write_text(json.dumps({"version": 3, "timeMillis": 1, **schema}))
+    newest = branches.newest("own")
+    assert newest is not None and (newest[0].id, newest[1]) == (1, None)
+    history(own, [7], latest="7")
+    newest = branches.newest("own")
+    assert newest is not None and newest[1] is not None and (newest[0].id, newest[1].id, newest[1].schema_id) == (1, 7, 0)
+    (own / "schema/schema-0").unlink()
+    with pytest.raises(DamagedFile, match="schema-0"):
+        branches.newest("own")
+    (own / "tag").mkdir()
+    (own / "snapshot/snapshot-7").rename(own / "tag/tag-t")
+    with pytest.raises(DamagedFile, match="branch-own are lost"):
+        branches.newest("own")
+
+
+def test_damaged_tags_are_raised_or_handed_over_and_stop_no_other(tmp_path: Path) -> None:
+    past = history(tmp_path, [1])
+    tags, content = TagHistory(past.storage, past.layout), (tmp_path / "snapshot/snapshot-1").read_bytes()
+    for name in ("a", "b", "c", "d"):
+        past.storage.write_new(past.layout.tag(name), content if name in "ad" else b"{")
+    for read in (lambda: tags.find("b"), lambda: tags.get("b"), tags.all):
+        with pytest.raises(DamagedFile, match="tag-b") as damaged:
+            read()
+        assert damaged.value.hint == past.layout.if_damaged
+    damages: list[DamagedFile] = []
+    assert list(tags.all(damages.append)) == ["a", "d"]
+    assert [damage.path.rpartition("/")[2] for damage in damages if damage.path] == ["tag-b", "tag-c"]
+    (tmp_path / "tag" / "tag-x").mkdir()
+    past.storage.write_new(str(tmp_path / "tag/tag-x/inner"), content)
+    assert tags.content("x/inner") is None is tags.content("../tag/tag-a") and tags.content("a") == content
+
+
+def test_the_newest_damaged_changelogs_are_found(tmp_path: Path) -> None:
+    past = history(tmp_path, [3, 4])
+    (tmp_path / "changelog").mkdir()
+    for number in (1, 2, 3, 4, 10):
+        whole = tmp_path / f"snapshot/snapshot-{number}"
+        (tmp_path / f"changelog/changelog-{number}").write_bytes(whole.read_bytes() if whole.exists() else b"{")
+    changelogs = ChangelogHistory(past.storage, past.layout)
+
+    def damaged(most: int | None) -> list[str]:
+        return [str(error.path).rpartition("-")[2] for error in changelogs.damage(2, most)]
+
+    assert [damaged(most) for most in (None, 1, 3, 4)] == [["1", "2", "10"], ["10"], ["10"], ["2", "10"]]

@@ -18,6 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants import changelog_checks
 from paimon_cli.invariants.changelog_checks import Replay, check_replay, replays
+from paimon_cli.invariants.changelog_comparison import OTHER_ROW, UNSHOWN
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
@@ -211,6 +212,160 @@ def test_buckets_of_a_new_count_are_compared_together(tmp_path: Path) -> None:
     assert found == [[BucketId(b"p", number) for number in (0, 1, 2)], [BucketId(b"q", 0)], [BucketId(b"q", 1)]]
 
 
+def test_buckets_are_compared_together_by_partition_and_none_is_left_out() -> None:
+    def buckets(partition: bytes, total: int, *numbers: int) -> dict[BucketId, BucketFiles]:
+        return {BucketId(partition, number): BucketFiles(partition, number, total, ()) for number in numbers}
+
+    def together(old: dict[BucketId, BucketFiles], new: dict[BucketId, BucketFiles], *changes: BucketId) -> list[list[int]]:
+        found = changelog_checks._compared_together(old, new, {each: BucketFiles(*each, 1, ()) for each in changes})
+        return [[each.bucket for each in group] for group in found]
+
+    grown = {**buckets(b"p", 3, 0, 1, 2), **buckets(b"q", 3, 3, 4)}
+    assert together({**buckets(b"p", 2, 0, 1), **buckets(b"q", 2, 3)}, grown) == [[0, 1, 2], [3, 4]]
+    assert together(buckets(b"p", 2, 0), {}, BucketId(b"q", 5)) == [[0], [5]] and together({}, buckets(b"p", 2, 0)) == [[0]]
+
+
+def test_all_buckets_of_a_replay_are_compared(tmp_path: Path) -> None:
+    """Those of a partition whose bucket count has changed are in one, and the files of each kind in several buckets."""
+    for kind in ("lookup", "vectors"):
+        context = history(tmp_path / kind, kind)
+        by_step: dict[tuple[int, int], list[Replay]] = {}
+        for replay in replays(context):
+            by_step.setdefault((replay.first, replay.last), []).append(replay)
+        joined = [some for some in by_step.values() if len(some) == 2]
+        assert len(joined) > 2
+        for one, other in joined:
+            before = (*(one.before or ()), *(other.before or ()))
+            both = replace(one, before=before, after=(*one.after, *other.after), changes=(*one.changes, *other.changes))
+            assert messages(context, both) == messages(context, one) == messages(context, other) == []
+
+
+ENGINES: dict[str, tuple[dict[str, str], list[list[dict[str, Any]]]]] = {
+    "one row of a key that was written as an update": (
+        {"merge-engine": "first-row", "changelog-producer": "lookup"},
+        [
+            [{"k": 1, "v": "a", "w": 1, "_op": "+U"}],
+            [{"k": 1, "v": "b", "w": 1, "_op": "+I"}, {"k": 2, "v": "b", "w": 1, "_op": "+U"}],
+        ],
+    ),
+    "rows of a key that one commit combines": (
+        {"merge-engine": "partial-update", "changelog-producer": "input"},
+        [[{"k": 1, "v": "a", "w": None}, {"k": 1, "v": None, "w": 2}, {"k": 2, "v": "a", "w": None}]],
+    ),
+    "rows of a key of which the last does not win": (
+        {"sequence.field": "w", "changelog-producer": "input"},
+        [[{"k": 1, "v": "a", "w": 9}, {"k": 1, "v": "b", "w": 2}], [{"k": 1, "v": "c", "w": 1}]],
+    ),
+    "retractions of keys that were never there": (
+        {"changelog-producer": "input"},
+        [[{"k": 1, "v": "a", "w": 9, "_op": "-D"}, {"k": 2, "v": "b", "w": 2, "_op": "+I"}]],
+    ),
+    "a change of columns that are not compared": (
+        {
+            "changelog-producer": "lookup",
+            "changelog-producer.row-deduplicate": "true",
+            "changelog-producer.row-deduplicate-ignore-fields": "w",
+        },
+        [[{"k": 1, "v": "a", "w": 9}], [{"k": 1, "v": "a", "w": 2}], [{"k": 1, "v": "b", "w": 2}]],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENGINES)
+def test_what_engines_and_options_do_with_changes_is_no_finding(case: str, tmp_path: Path) -> None:
+    options, commits = ENGINES[case]
+    context = make_table(tmp_path / "t", {**COLUMNS, "w": "INT"}, ["k"], options={**options, "write-only": "true"})
+    for rows in commits:
+        write(context, rows)
+        if options["changelog-producer"] == "lookup":
+            compact(context, strategy="minor")
+    found = list(replays(context))
+    assert len(found) == len(commits) and [messages(context, replay) for replay in found] == [[]] * len(found)
+
+
+def test_a_changelog_is_checked_by_the_columns_of_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a column was dropped later hides no wrong value."""
+    context = make_table(tmp_path / "t", {**COLUMNS, "w": "INT"}, ["k"], options={"changelog-producer": "input"})
+    write(context, [{"k": 1, "v": "a", "w": 1}])
+    table = Table.open(context.url)
+    table.alter.drop_column("v")
+    context = Table.open(context.url).context
+    (replay,), read = replays(context), read_data_file
+    assert messages(context, replay) == []
+
+    def slipped(context: TableContext, *rest: Any) -> Iterator[pa.RecordBatch]:
+        return (_other_value(batch, 0) for batch in read(context, *rest))
+
+    monkeypatch.setattr("paimon_cli.invariants.changelog_checks.read_data_file", slipped)
+    assert messages(context, replay) != []
+
+
+def test_files_that_cannot_be_read_are_damage_and_those_that_must_not_be_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = history(tmp_path, "lookup")
+    replay = next(each for each in replays(context) if each.before and each.changes and each.after)
+    assert replay.before is not None
+    sides = (replay.before, replay.after, replay.changes)
+    for side, others in zip(sides, (sides[1], sides[0], sides[0]), strict=True):
+        elsewhere = {file.file_name for bucket in others for file in bucket.files}
+        name = next(file.file_name for bucket in side for file in bucket.files if file.file_name not in elsewhere)
+        with monkeypatch.context() as patch:
+            patch.setattr(TableContext, "can_open", lambda _, file, closed=name: file.file_name != closed)
+            assert list(check_replay(context, replay)) == []
+        (path,) = Path(context.url).rglob(name)
+        content = path.read_bytes()
+        path.write_bytes(content[:20])
+        (violation,) = check_replay(TableContext.open(context.url), replay)
+        assert (violation.code, violation.path) == ("PV031", str(path))
+        path.write_bytes(content)
+
+
+def test_the_first_wrong_key_is_named_and_all_of_a_kind_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each kind by itself, over all batches."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog-producer": "input"})
+    write(context, [{"k": k, "v": "a"} for k in range(20)])
+    (replay,), read = replays(context), read_data_file
+
+    def slipped(context: TableContext, *rest: Any) -> Iterator[pa.RecordBatch]:
+        rows = pa.concat_batches(list(read(context, *rest)))
+        for at in (3, 8, 17):
+            rows = _other_value(rows, at)
+        yield pa.concat_batches([rows.slice(0, 5), rows.slice(7, 8), rows.slice(16)])
+
+    monkeypatch.setattr("paimon_cli.invariants.changelog_checks.read_data_file", slipped)
+    with injected(3):
+        found = messages(context, replay)
+    starts = "the changelog of snapshot 1 has "
+    assert found == [
+        f"{starts}{changelog_checks.MEANINGS[UNSHOWN]}: 3, the first with k=5",
+        f"{starts}{changelog_checks.MEANINGS[OTHER_ROW]}: 3, the first with k=3",
+    ]
+
+
+def test_a_chain_has_a_beginning_and_ends_where_it_is_asked_to(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {**COLUMNS, "w": "INT"}, ["k"], options={"changelog-producer": "input"})
+    for number in range(1, 5):
+        write(context, [{"k": number, "v": "a", "w": 1}])
+
+    def steps(context: TableContext, last: int | None = None) -> list[tuple[int, int]]:
+        return [(replay.first, replay.last) for replay in replays(context, last)]
+
+    assert steps(context) == [(1, 1), (2, 2), (3, 3), (4, 4)] and steps(context, 3) == [(3, 3)] and steps(context, 5) == []
+    expiring = {"record-level.expire-time": "1 d", "record-level.time-field": "w"}
+    assert steps(context.with_options(expiring)) == []
+    clustered = {"pk-clustering-override": "true", "clustering.columns": "v", **VECTORS}
+    assert steps(context.with_options(clustered)) == [], "the bounds of files are no keys, by which sections are found"
+    create_tag(context, "one", 1)
+    for number in (1, 2):
+        Path(context.layout.snapshot(number)).unlink()
+    Path(context.layout.earliest_hint).write_text("3")
+    assert steps(TableContext.open(context.url)) == [(4, 4)], "nothing is known of the second commit"
+    write(context, [{"k": 5, "v": "a", "w": 1}])
+    Path(context.layout.snapshot(4)).write_text("{")
+    assert steps(TableContext.open(context.url)) == []
+
+
 def test_a_changelog_that_is_missing_between_others_interrupts_the_chain(tmp_path: Path) -> None:
     context = outlived(tmp_path, "lookup")
     assert list(replays(context))
@@ -248,3 +403,25 @@ def test_only_sections_are_compared_in_which_something_may_have_changed(tmp_path
     marked = BucketFiles(b"", 0, 1, (low,), (index,))  # type: ignore[arg-type]
     replay = Replay(1, 2, 0, (BucketFiles(b"", 0, 1, (low,)),), (marked,), ())
     assert list(changelog_checks._sections(context, replay)) == [names(low)], "rows were marked"
+
+
+def test_a_tag_far_from_all_other_versions_costs_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is searched for beyond the first commit of which nothing is left. A damaged tag stops no other."""
+    context = outlived(tmp_path, "lookup")
+    tag = context.tags.content("early")
+    assert tag is not None
+    context.storage.overwrite(context.layout.tag("far"), tag.replace(b'"id" : 3', b'"id" : 4611686018427387904'))
+    context.storage.overwrite(context.layout.tag("broken"), b"{")
+    looked, find = list[int](), ChangelogHistory.find
+
+    def looking(self: ChangelogHistory, number: int) -> object:
+        looked.append(number)
+        assert len(looked) < 50
+        return find(self, number)
+
+    monkeypatch.setattr(ChangelogHistory, "find", looking)
+    newest = context.snapshots.latest_id()
+    found = list(replays(context))
+    assert newest is not None and [(replay.first, replay.last) for replay in found] == [(4, newest)] * 2
+    assert [messages(context, replay) for replay in found] == [[], []], "of the changes of all commits and files"
+    assert looked == [*range(4, newest), newest + 1]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -585,6 +586,64 @@ def test_a_file_is_used_if_one_version_lacks_the_manifest_that_deletes_it(tmp_pa
     versions = [{"m1": added, "m2": deleting}, {"m1": added}]
     live = [[*added.live_beside(versions[number])] for number in order]
     assert live == ([["a"], ["b", "b.index"]] if order == (0, 1) else [["a", "b", "b.index"], []])
+
+
+def test_the_live_files_of_all_versions_are_used_in_whatever_order_they_are_read() -> None:
+    """Each name once. `m2` to `m4` each delete some of what `m1` adds, `m3` also adds and deletes a file of its own."""
+    content = {"m1": ("abcd", ""), "m2": ("", "b"), "m3": ("ef", "cf"), "m4": ("g", "bde")}
+    versions = [["m1", "m2"], ["m1", "m2", "m3"], ["m1", "m3", "m4"], ["m3", "m4", "m1", "m2"]]
+    for some in (order for count in range(1, 5) for order in permutations(versions, count)):
+        mentioned = {
+            name: MentionedFiles(
+                (*added, *deleted), {(each,): (each, f"{each}.index") for each in added}, frozenset(zip(deleted))
+            )
+            for name, (added, deleted) in content.items()
+        }
+        found = [
+            name
+            for version in some
+            for each in version
+            for name in mentioned[each].live_beside({m: mentioned[m] for m in version})
+        ]
+        live: set[str] = set()
+        for version in some:
+            gone = {name for each in version for name in content[each][1]}
+            live |= {name for each in version for name in content[each][0]} - gone
+        assert sorted(found) == sorted([*live, *(f"{name}.index" for name in live)]), some
+
+
+def test_a_tag_that_was_moved_between_two_refreshes_is_read_again(tmp_path: Path) -> None:
+    """A file of the same name is another version: `remove_orphans` reads the versions anew before each portion."""
+    context = table_of_five(tmp_path)
+    create_tag(context, "moved", 1)
+    create_tag(context, "three", 3)
+    expire_snapshots(context, KEEP_ONE)
+    content = context.storage.read_bytes(context.layout.tag("three"))
+    (added,) = {entry.file.file_name for entry in context.manifests.delta_entries(context.tags.get("three").snapshot)}
+    context.storage.delete(context.layout.tag("three"))
+    used = UsedNames(context)
+    assert used.refresh() == 2 and added not in used.names
+    moved = Path(context.layout.tag("moved"))
+    moved.write_bytes(content)
+    os.utime(moved, (10, 10))
+    assert used.refresh() == 2 and added in used.names
+
+
+def test_what_a_commit_deleted_is_used_by_young_jobs_and_by_changelogs_to_come(tmp_path: Path) -> None:
+    """Without a producer the expiry of the changelog of snapshot 4 will delete them; the snapshots before it have expired."""
+    context = table_of_five(tmp_path)
+    compaction = context.snapshots.get(4)
+    deleted = {entry.file.file_name for entry in context.manifests.delta_entries(compaction) if entry.kind == EntryKind.DELETE}
+    lose(context, 1, 2, 3)
+    outlive, producer = {"changelog.num-retained.max": "99", "changelog.num-retained.min": "99"}, {"changelog-producer": "input"}
+
+    def used(options: dict[str, str], younger_by: int | None) -> bool:
+        names = UsedNames(context.with_options(options), None if younger_by is None else compaction.time_millis - younger_by)
+        assert names.refresh() == 2 and deleted & names.names in (set(), deleted)
+        return deleted <= names.names
+
+    assert [used(options, None) for options in ({}, outlive, outlive | producer, producer)] == [False, True, False, False]
+    assert [used(producer | outlive, younger_by) for younger_by in (-1, 0, 1)] == [False, True, True]
 
 
 def test_used_names_are_read_as_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

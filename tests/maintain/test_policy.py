@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from paimon_cli.errors import UsageError
 from paimon_cli.maintain.policy import Policy, PolicyKey, TablePolicy
-from paimon_cli.maintain.policy_effect import Effect, changed_options, judged_settings, tag_retention
+from paimon_cli.maintain.policy_effect import Effect, changed_options, judged_for, judged_settings, tag_retention
 from paimon_cli.maintain.policy_text import read_policy_text
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.options.table_options import TableOptions
+from tests.tables import make_table, write
 
 DAY = 86_400_000
 TEXT = b"""\
@@ -220,3 +224,68 @@ def test_each_line_is_judged() -> None:
         (Effect.OVERRIDDEN, "by config.yaml:1"),
         (Effect.IN_FORCE, ""),
     ]
+
+
+OPTION_VALUES = {
+    "snapshots": ("snapshot.time-retained", "2 d", "3 d", "4 d"),
+    "snapshots-min": ("snapshot.num-retained.min", "12", "13", "14"),
+    "snapshots-max": ("snapshot.num-retained.max", "22", "23", "24"),
+    "partitions": ("partition.expiration-time", "32 d", "33 d", "34 d"),
+    "tags": ("tag.default-time-retained", "42 d", "43 d", "44 d"),
+}
+
+
+@pytest.mark.parametrize("key", OPTION_VALUES)
+def test_a_retention_of_the_warehouse_is_judged_by_the_option_of_the_same_name(key: str) -> None:
+    """A shorter one is without effect, unless the user asks for it; one of the same length counts, and the last of several."""
+    option, shorter, same, longer = OPTION_VALUES[key]
+    options = TableOptions({of: value for of, _, value, _ in OPTION_VALUES.values()})
+
+    def judged(*policies: Policy) -> list[tuple[str, str, bool]]:
+        found = judged_settings(met(*policies), options)
+        return [(each.effect, each.why, each.is_shorter) for each in found]
+
+    def line(value: str) -> str:
+        return f"catalog: {{retention: {{{key}: {value}}}}}"
+
+    counts, why = (
+        (Effect.IN_FORCE, "", False),
+        f"{option} of the table is {same}, and the policy of a warehouse may only lengthen",
+    )
+    assert judged(of_warehouse(line(shorter))) == [(Effect.WITHOUT, f"{why} retention", True)]
+    assert judged(of_warehouse(line(same))) == judged(of_warehouse(line(longer))) == judged(of_user(line(shorter))) == [counts]
+    two = f"{line(longer)}\ntables: {{'*.orders': {{retention: {{{key}: {same}}}}}}}"
+    assert judged(of_warehouse(two)) == [(Effect.OVERRIDDEN, "by policy.yaml:2", False), counts]
+    assert judged(of_warehouse(line(longer)), of_user(line(shorter))) == [(Effect.OVERRIDDEN, "by config.yaml:1", False), counts]
+    assert [each.effect for each in judged_settings(met(of_warehouse(line(shorter))), None)] == [Effect.IN_FORCE]
+
+
+def test_a_table_without_partitions_has_none_that_expire() -> None:
+    both = met(of_user("catalog: {retention: {partitions: 1 d, snapshots: 1 d}}"))
+    for has_partitions, effect in ((True, Effect.IN_FORCE), (False, Effect.WITHOUT)):
+        found = judged_settings(both, TableOptions({}), has_partitions=has_partitions)
+        assert [each.effect for each in found] == [effect, Effect.IN_FORCE]
+
+
+def test_the_longest_limit_of_a_tag_counts_and_a_damaged_tag_has_none(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    write(context, [{"k": 1}])
+    for days in (1, 9, None):
+        create_tag(context, f"of-{days}", None, days and days * DAY)
+    context.storage.overwrite(context.layout.tag("damaged"), b"{")
+    for days, effect in ((8, Effect.WITHOUT), (9, Effect.IN_FORCE)):
+        policy = met(of_warehouse(f"catalog: {{goal: balanced, retention: {{tags: {days} d}}}}"))
+        found = {each.setting.key: each for each in judged_for(policy, context)}
+        assert (found[PolicyKey.TAGS].effect, found[PolicyKey.GOAL].effect) == (effect, Effect.IN_FORCE)
+        assert ("a tag of the table has a limit of 9 d" in found[PolicyKey.TAGS].why) == (days == 8)
+
+
+def test_a_cap_on_runs_has_an_effect_only_below_the_trigger() -> None:
+    """It shortens no retention, so a warehouse may set any; the user's own line overrides it."""
+    for runs, effect in ((4, Effect.IN_FORCE), (5, Effect.WITHOUT), (6, Effect.WITHOUT)):
+        (judged,) = judged_settings(met(of_warehouse(f"catalog: {{caps: {{runs: {runs}}}}}")), TableOptions({}))
+        why = "" if runs == 4 else "num-sorted-run.compaction-trigger of the table is 5"
+        assert (judged.effect, judged.why, judged.is_shorter) == (effect, why, False)
+    both = met(of_warehouse("catalog: {caps: {runs: 3}}"), of_user("catalog: {caps: {runs: 4}}"))
+    assert [each.effect for each in judged_settings(both, TableOptions({}))] == [Effect.OVERRIDDEN, Effect.IN_FORCE]
+    assert changed(both)["num-sorted-run.compaction-trigger"] == "4"

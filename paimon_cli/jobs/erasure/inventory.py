@@ -128,12 +128,12 @@ def _taken(context: TableContext, known: Inventory) -> Inventory:
         branches[name] = context.at_branch(name) if seen.schemas.ids() else seen
     found = Inventory(branches)
     for branch in branches.values():
-        for kind, path in _version_files(branch):
+        for kind, path, is_first in _version_files(branch):
             version = CopiedVersion.read(branch.storage, path)
             if version is None:
                 continue
             try:
-                _take_version(found, known, branch, kind, version)
+                _take_version(found, known, branch, kind, version, is_first)
             except (DamagedFile, SnapshotGone) as error:
                 if branch.storage.exists(path):
                     raise
@@ -141,21 +141,25 @@ def _taken(context: TableContext, known: Inventory) -> Inventory:
     return found
 
 
-def _version_files(branch: TableContext) -> Iterator[tuple[str, str]]:
-    layout = branch.layout
-    yield from ((SNAPSHOT, layout.snapshot(number)) for number in all_ids(branch))
-    yield from ((TAG, layout.tag(name)) for name in branch.tags.names())
-    yield from ((CHANGELOG, layout.changelog(number)) for number in ChangelogHistory(branch.storage, layout).ids())
+def _version_files(branch: TableContext) -> Iterator[tuple[str, str, bool]]:
+    """The kinds and paths of all versions, and whether a snapshot is the first of the history."""
+    layout, ids = branch.layout, all_ids(branch)
+    yield from ((SNAPSHOT, layout.snapshot(number), number == ids[0]) for number in ids)
+    yield from ((TAG, layout.tag(name), False) for name in branch.tags.names())
+    yield from ((CHANGELOG, layout.changelog(number), False) for number in ChangelogHistory(branch.storage, layout).ids())
 
 
-def _take_version(found: Inventory, known: Inventory, branch: TableContext, kind: str, version: CopiedVersion) -> None:
+def _take_version(
+    found: Inventory, known: Inventory, branch: TableContext, kind: str, version: CopiedVersion, is_first: bool = False
+) -> None:
     snapshot, storage, layout = version.snapshot, branch.storage, branch.layout
     lists: dict[str, str] = {}
     for field_name in LIST_FIELDS:
         name = getattr(snapshot, field_name)
         if name is None:
             continue
-        may_be_gone = kind == CHANGELOG or (kind == TAG and field_name == "changelog_manifest_list")
+        # Java deletes the changelog of a tag with its snapshot, and with it that of a branch which began with the tag.
+        may_be_gone = kind == CHANGELOG or ((kind == TAG or is_first) and field_name == "changelog_manifest_list")
         if may_be_gone and name not in found.lists and not storage.exists(layout.manifest(name)):
             continue
         lists[field_name] = name
