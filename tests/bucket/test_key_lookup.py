@@ -485,3 +485,13 @@ def test_what_is_known_of_files_outlives_no_new_name_of_a_key(tmp_path: Path, co
     assert renamed.schema.trimmed_primary_keys == ("renamed",)
     after = places(renamed, files, keys.rename_columns(["renamed"]))
     assert [*after.values()] == [*before.values()] == [(0, position) for position in range(5)]
+
+
+def test_many_keys_of_a_column_that_is_named_like_a_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds of the row groups are those of the key `a.b`, not those of the field b of column a."""
+    monkeypatch.setattr(PIECES, "dense_keys", 4)
+    columns = {"a": "ROW<b STRING>", "a.b": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["a.b"], options={"write-only": "true", "data-file.thin-mode": "true"})
+    files = written(context, [{"a": {"b": f"x{n}"}, "a.b": n} for n in range(0, 20, 2)], 5)
+    found = find_keys(context, BUCKET, files, pa.table({"a.b": pa.array(range(10), pa.int32())}), NO_VECTORS)
+    assert found.position[found.file == 0].tolist() == [0, 1, 2, 3, 4]
