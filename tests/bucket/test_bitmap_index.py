@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 
+from paimon_cli.bucket.bit_slices import bitmap_bytes
 from paimon_cli.bucket.bitmap_index import BitmapForm, BitmapIndex, BitmapKind, _Decoder
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.canonical_form import from_canonical
@@ -98,11 +101,20 @@ def test_damage_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match="version 3"):
         BitmapIndex.from_bytes(b"\x03" + content[1:], t, 5)
     with pytest.raises(ValueError, match="after the last row"):
-        BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t, 5).to_bytes()
+        BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t, 1).to_bytes()
     with pytest.raises(ValueError, match="its file has 4"):
         BitmapIndex.from_bytes(content, t, 4)
     with pytest.raises(ValueError):
         BitmapIndex.from_bytes(content[:5] + b"\x7f\xff\xff\xff" + content[9:], t, 5)
+
+
+def test_a_bitmap_that_all_values_share_is_refused() -> None:
+    """A large one would take its memory for each of many values."""
+    entries = b"".join(number.to_bytes(4, "big") + bytes(4) for number in range(1000))
+    body = b"\x01" + struct.pack(">iib", 9, 1000, 0) + entries + bitmap_bytes(BitMap(range(5)))
+    index = BitmapIndex.from_bytes(body, parse_type("INT"), 9)
+    with pytest.raises(ValueError, match="more values than rows"):
+        index.to_bytes()
 
 
 def test_options_and_types() -> None:
