@@ -203,7 +203,7 @@ class _Decoder(BodyReader):
         if self._has_nulls and self.version > 1:
             self.integer()  # the length of the bitmap of nulls
         self.offsets = dict(self._entries(count) if self.version == 1 else self._in_blocks(count))
-        if self.rows < 0 or len(self.offsets) != count:
+        if len(self.offsets) != count:
             raise ValueError("it has values twice, or another number of them than it says")
 
     def bitmaps(self) -> tuple[BitMap, dict[bytes, BitMap]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -124,6 +125,26 @@ def test_a_batch_moves_the_tag_of_its_day(tmp_path: Path) -> None:
     named = made(tmp_path / "n", tag__automatic_creation="batch", tag__batch__customized_name="nightly")
     commit(named, "2026-11-28T12:00")
     assert tags(named) == {"nightly": 1}
+
+
+def test_the_day_of_a_batch_is_that_of_this_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = made(tmp_path, tag__automatic_creation="batch")
+    try:
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        commit(url, "2026-11-28T16:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert tags(url) == {"batch-write-2026-11-29": 1}
+
+
+@pytest.mark.parametrize("watermark", ["9999-12-31T20:00", "1969-12-31T12:00"])
+def test_watermarks_that_stand_for_no_time_make_no_tags(tmp_path: Path, watermark: str) -> None:
+    """After the end of time in their zone, or before the beginning."""
+    url = made(tmp_path, tag__automatic_creation="watermark", sink__watermark_time_zone="Asia/Tokyo")
+    commit(url, "2026-11-28T09:01", watermark)
+    assert tags(url) == {} and TableContext.open(url).snapshots.latest_id() == 1
 
 
 def test_the_tag_of_a_batch_shows_its_rows_where_they_must_be_compacted_first(tmp_path: Path) -> None:
