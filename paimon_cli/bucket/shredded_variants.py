@@ -50,7 +50,7 @@ def _whole(column: pa.StructArray) -> pa.StructArray:
     else:
         value = parts[_VALUE]
     for part in (value, metadata):
-        if part.null_count > column.null_count:
+        if part.null_count and pc.any(pc.and_(part.is_null(), column.is_valid())).as_py():
             raise ValueError("a VARIANT has no value or no metadata")
     filled = [part.cast(pa.binary()).fill_null(b"") for part in (value, metadata)]
     absent = column.is_null() if column.null_count else None

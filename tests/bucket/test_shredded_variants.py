@@ -238,6 +238,15 @@ def test_contradictions(name: str, beside: int) -> None:
         whole_variants(pa.array([right] * beside + [WRONG[name]], OBJECT), VARIANT)
 
 
+@pytest.mark.parametrize("part", ["value", "metadata"])
+def test_plain_variants_without_a_part(part: str) -> None:
+    cell = {"metadata": NAMES, "value": variant_of(1)[0]}
+    t = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+    assert whole_variants(pa.array([cell, None], t), VARIANT).to_pylist() == [cell, None]
+    with pytest.raises(ValueError, match="no value or no metadata"):
+        whole_variants(pa.array([cell, None, cell | {part: None}], t), VARIANT)
+
+
 def test_types_that_no_variant_has() -> None:
     rows = [{"metadata": NAMES, "value": None, "typed_value": 1}]
     with pytest.raises(NotSupported, match="uint64"):
