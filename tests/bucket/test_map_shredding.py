@@ -194,7 +194,8 @@ def test_a_file_says_where_each_key_is(monkeypatch: pytest.MonkeyPatch) -> None:
     table = columns.stored(pa.table([chunks], schema=schema))
     facts = facts_of(columns)
     held, overflowing = dict[str, set[int]](), set[int]()
-    for row in table.column(0).to_pylist():
+    for row, keys in zip(table.column(0).to_pylist(), maps, strict=True):
+        assert len((row or {}).get("__overflow") or ()) == max(0, len(keys or ()) - 3), "a row fills its columns first"
         for column, key in enumerate([] if row is None else row["__field_mapping"]):
             if key >= 0:
                 held.setdefault(str(key), set()).add(column)
@@ -212,7 +213,18 @@ def test_the_ids_of_the_parts_of_a_column() -> None:
     assert ids == [b"0", b"1", b"2", b"3"] and (t.field(3).type.key_field.metadata or {})[b"PARQUET:field_id"] == b"1006"
 
 
-def test_hidden_and_repeated_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_empty_where_a_row_has_other_keys() -> None:
+    """Also of a MAP whose values are not null."""
+    field = DataField(1, "m", parse_sql_type("MAP<STRING NOT NULL, INT NOT NULL>"))
+    schema = identified_schema([field])
+    rows = pa.RecordBatch.from_pylist([{"m": [("a", 1)]}, {"m": [("b", 2)]}, {"m": None}], schema)
+    columns = ShreddedColumns([field], schema, TableOptions(OPTIONS), rows)
+    stored = columns.schema.field(0)
+    assert stored.nullable and [part.nullable for part in stored.type] == [True] * 3
+    assert read_back(columns, [columns.stored(pa.Table.from_batches([rows]))]) == [{"a": 1}, {"b": 2}, None]
+
+
+def test_hidden_and_repeated_keys() -> None:
     """A null MAP may have keys, which are not there; another may have a key twice, and keeps both values."""
     schema, names = identified_schema([FIELD]), ["a", "b", "a", "a", "c", "b", "c"]
     offsets, mask = pa.array([0, 2, 4, 7], pa.int32()), pa.array([True, False, False])
