@@ -182,7 +182,7 @@ class BitmapIndex(FileIndex):
         positions are looked at when they are needed.
         """
         decoder = _Decoder(body, t)
-        if decoder.rows > rows:
+        if decoder.rows != rows:
             raise ValueError(f"it is about {decoder.rows} rows; its file has {rows}")
         found = BitmapIndex(t, BitmapForm(decoder.version))
         found._rows, found._stored = decoder.rows, decoder
@@ -203,7 +203,7 @@ class _Decoder(BodyReader):
         if self._has_nulls and self.version > 1:
             self.integer()  # the length of the bitmap of nulls
         self.offsets = dict(self._entries(count) if self.version == 1 else self._in_blocks(count))
-        if self.rows < 0 or len(self.offsets) != count:
+        if len(self.offsets) != count:
             raise ValueError("it has values twice, or another number of them than it says")
 
     def bitmaps(self) -> tuple[BitMap, dict[bytes, BitMap]]:
@@ -211,7 +211,13 @@ class _Decoder(BodyReader):
         begins = sorted({offset for offset in (*self.offsets.values(), self._null_offset) if offset >= 0})
         ends = dict(zip(begins, [*begins[1:], len(self.body) - self.at], strict=False))
         nulls = self._bitmap(self._null_offset, ends) if self._has_nulls else BitMap()
-        return nulls, {key: self._bitmap(offset, ends) for key, offset in self.offsets.items()}
+        found, count = dict[bytes, BitMap](), len(nulls)
+        for key, offset in self.offsets.items():
+            found[key] = self._bitmap(offset, ends)
+            count += len(found[key])
+            if count > self.rows:  # else a large bitmap could be that of every value, and would take its memory each time
+                raise ValueError("it has more values than rows")
+        return nulls, found
 
     def _entries(self, count: int) -> Iterator[tuple[bytes, int]]:
         for _ in range(count):

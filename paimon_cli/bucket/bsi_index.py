@@ -92,7 +92,7 @@ class BsiIndex(FileIndex):
         """The index of a file of `rows` rows. Raises `ValueError` if it is malformed."""
         found, reader = BsiIndex(t), BodyReader(body)
         version, found._rows = _HEAD.unpack(reader.take(_HEAD.size))
-        if version != _VERSION or not 0 <= found._rows <= rows:
+        if version != _VERSION or found._rows != rows:
             raise ValueError(f"it is of version {version}, about {found._rows} rows; its file has {rows}")
         found._positive, found._offsets[0] = _decoded(reader, found._rows)
         found._negative, found._offsets[1] = _decoded(reader, found._rows)

@@ -93,7 +93,9 @@ class IndexKind(ABC):
 
     @abstractmethod
     def decoded(self, field: DataField, body: bytes, rows: int) -> FileIndex:
-        """The index with this body, of a file of `rows` rows. Raises `ValueError` if it is malformed, or about more rows."""
+        """The index with this body, of a file of `rows` rows. Raises `ValueError` if it is malformed, or counts
+        other rows: positions after a merge would be wrong.
+        """
 
     @property
     def columns_option(self) -> str:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paimon_cli.bucket.column_statistics import chunk_statistics
+from paimon_cli.bucket.column_statistics import chunk_statistics, leaf_numbers
 from paimon_cli.bucket.data_file_reader import FilePart, file_format, read_part
 from paimon_cli.bucket.decoding import check_decoded, decoding
 from paimon_cli.bucket.deletion_vectors import BucketVectors
@@ -182,7 +182,7 @@ def _are_dense_in_groups(context: TableContext, file: DataFileMeta, source: Bina
     """Whether the keys are dense in the row groups; False unless the first key column is an integer or a text."""
     metadata = pq.read_metadata(source)
     (name,) = ReadColumns(context, file, context.schema.trimmed_primary_keys[:1]).physical
-    leaf = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)].index(name)
+    leaf = leaf_numbers(metadata.schema.to_arrow_schema())[name]
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     statistics = [chunk_statistics(metadata, group, leaf) for group in range(metadata.num_row_groups)]
     lows = [chunk.min if chunk is not None and chunk.has_min_max else None for chunk in statistics]

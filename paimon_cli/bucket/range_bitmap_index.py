@@ -228,7 +228,7 @@ class RangeBitmapIndex(FileIndex):
         found, reader = RangeBitmapIndex(t, chunk_bytes_of(t)), BodyReader(body)
         reader.integer()
         version, found._rows, count = _HEAD.unpack(reader.take(_HEAD.size))
-        if version != _VERSION or not 0 <= found._rows <= rows or count < 0:
+        if version != _VERSION or found._rows != rows or count < 0:
             raise ValueError(f"it is of version {version}, about {found._rows} rows and {count} values; its file has {rows} rows")
         for _ in range(2 if count else 0):
             found._keys.next(reader)

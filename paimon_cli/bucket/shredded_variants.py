@@ -50,7 +50,7 @@ def _whole(column: pa.StructArray) -> pa.StructArray:
     else:
         value = parts[_VALUE]
     for part in (value, metadata):
-        if part.null_count > column.null_count:
+        if part.null_count and pc.any(pc.and_(part.is_null(), column.is_valid())).as_py():
             raise ValueError("a VARIANT has no value or no metadata")
     filled = [part.cast(pa.binary()).fill_null(b"") for part in (value, metadata)]
     absent = column.is_null() if column.null_count else None
@@ -128,10 +128,7 @@ class _Rebuilt:
         table = self._names.ids(fields)
         members = []
         for number, name in enumerate(fields):
-            stored = typed.field(number)
-            found = self.nodes({part.name: stored.field(i) for i, part in enumerate(stored.type)}, rows)
-            if stored.null_count:
-                found = pc.if_else(stored.is_valid(), found, pa.scalar(None, pa.binary()))
+            found = self.nodes(_parts(typed.field(number)), rows)
             parents = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
             ids = table[self._names.of_rows[rows[parents]], number]
             if (ids < 0).any():
@@ -160,9 +157,13 @@ class _Rebuilt:
         lengths = pc.list_value_length(typed).to_numpy().astype(np.int64)
         parents = np.repeat(np.arange(len(rows)), lengths)
         elements = typed.flatten()
-        group = {part.name: elements.field(i) for i, part in enumerate(elements.type)}
-        values = self.nodes(group, rows[parents]).fill_null(_NULL_NODE)
+        values = self.nodes(_parts(elements), rows[parents]).fill_null(_NULL_NODE)
         return _nodes(lengths, values, None)
+
+
+def _parts(group: pa.StructArray) -> dict[str, pa.Array]:
+    """The columns of a group; they are null where it is."""
+    return {part.name: column for part, column in zip(group.type, group.flatten(), strict=True)}
 
 
 def _is_list(t: pa.DataType) -> bool:

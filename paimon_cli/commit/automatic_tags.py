@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from paimon_cli.errors import BadOption, NotFound, PaimonError
+from paimon_cli.errors import BadOption, CommitUnknown, NotFound, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
@@ -34,6 +34,8 @@ _LARGEST_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_MILLIS = 253_402_300_800_000
 """The end of the year 9999: later times have no name."""
+_LONGEST_PERIOD = 30_610_224_000_000
+"""Up to the year 1000: the period before 1970 has a name, whose year has four digits."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,6 @@ class AutomaticTags:
 
     def names(self, names: Sequence[str]) -> list[str]:
         """The tags that these rules created, the oldest period first."""
-        if self.context.options.tag_automatic_creation == TagCreation.BATCH:
-            return sorted(name for name in names if name.startswith(BATCH_PREFIX))
         return sorted((name for name in names if self._time_of(name) is not None), key=lambda name: self._time_of(name) or 0)
 
     def create(self, made: Sequence[Snapshot]) -> list[str]:
@@ -98,8 +98,8 @@ class AutomaticTags:
         """
         if all(snapshot.commit_kind == COMPACT for snapshot in made):
             return []
-        day = f"{_EPOCH + timedelta(milliseconds=local_wall_clock(made[-1].time_millis)):%Y-%m-%d}"
-        name = self.context.options.tag_batch_customized_name or BATCH_PREFIX + day
+        customized = self.context.options.tag_batch_customized_name
+        name = customized or self._name_of(local_wall_clock(made[-1].time_millis))
         self._put(name, made[-1], replaces=True)
         return [name]
 
@@ -109,17 +109,19 @@ class AutomaticTags:
     def _newest(self) -> tuple[int, int | None]:
         """The id of the latest snapshot with an automatic tag, and the begin of its period; 0 and None without one.
 
-        It is the tag of the latest period, unless somebody else has made one with the name of a period that had not begun.
+        It is the tag of the latest period. Those with the name of a period that had not begun are somebody else's.
         """
         newest, begin = 0, None
         for name in reversed(self.names(self.context.tags.names())):
             tag, named = self.context.tags.find(name), self._time_of(name)
             if tag is None or named is None:
                 continue
+            time = self._time(tag.snapshot)
+            if time is not None and named > time:
+                continue
             if tag.snapshot.id > newest:
                 newest, begin = tag.snapshot.id, named
-            time = self._time(tag.snapshot)
-            if time is not None and named <= time:
+            if time is not None:
                 break
         return newest, begin
 
@@ -145,20 +147,30 @@ class AutomaticTags:
         """Create a tag; an existing one stays, or is replaced."""
         context = self.context
         if isinstance(context.storage, ServesVersions):
-            if replaces and name in context.tags.names():
+            exists = name in context.tags.names()
+            if replaces and exists:
                 context.storage.delete_tag(name)
-            context.storage.create_tag(name, snapshot.id, context.options.tag_default_time_retained)
+            if replaces or not exists:
+                context.storage.create_tag(name, snapshot.id, context.options.tag_default_time_retained)
             return
         holder, path = context.layout.snapshot(snapshot.id), context.layout.tag(name)
-        content = tag_content(context, context.storage.read_bytes(holder))
-        outcome = PutOutcome.CREATED
+        content, before = tag_content(context, context.storage.read_bytes(holder)), None
         if replaces:
+            before = context.tags.content(name)
             context.storage.overwrite(path, content)
         else:
             outcome = context.storage.put_if_absent(path, content)
+            if outcome is PutOutcome.UNKNOWN and context.tags.content(name) != content:
+                why = "the storage gave no clear answer"
+                raise CommitUnknown(f"tag '{name}' may or may not have been created", why, path=path)
+            if outcome is PutOutcome.EXISTS:
+                return
         # Expiry reads the tags after deleting the snapshot file: either it sees this tag, or we see that the file is gone.
-        if outcome is PutOutcome.CREATED and not context.storage.exists(holder):
-            context.storage.delete(path)
+        if not context.storage.exists(holder):
+            if before is None:
+                context.storage.delete(path)
+            else:
+                context.storage.overwrite(path, before)
             raise NotFound(f"snapshot {snapshot.id} was deleted before it was tagged", "another job expired it")
 
 
@@ -172,7 +184,9 @@ def checked_rules(options: TableOptions, of_table: str = "", makes_tags: bool = 
     if options.tag_automatic_creation == TagCreation.NONE:
         return None
     period, form = _PERIODS[options.tag_creation_period], "%Y%m%d%H%M"
-    if options.tag_creation_period_duration is not None:
+    if options.tag_automatic_creation == TagCreation.BATCH:
+        form = f"{BATCH_PREFIX}%Y-%m-%d"
+    elif options.tag_creation_period_duration is not None:
         period = options.tag_creation_period_duration
     elif options.tag_creation_period == TagPeriod.DAILY:
         form = _DAY_FORMATS.get(options.tag_period_formatter, "%Y%m%d")
@@ -185,6 +199,10 @@ def checked_rules(options: TableOptions, of_table: str = "", makes_tags: bool = 
         what = f"tag.creation-delay{of_table} is not shorter than the period of its tags"
         why = f"the delay is {options.tag_creation_delay} ms, the period {period} ms"
         raise _bad_option(options, what, why, "set a shorter one, or a longer tag.creation-period", "tag.creation-delay")
+    if is_timed and period > _LONGEST_PERIOD:
+        what, why = f"tag.creation-period-duration{of_table} is too long", "the last period that ended has no name"
+        hint = f"choose at most {_LONGEST_PERIOD // _PERIODS[TagPeriod.DAILY]} d"
+        raise _bad_option(options, what, why, hint, "tag.creation-period-duration")
     name = options.tag_batch_customized_name
     if name is not None and not (is_plain_name(name) and name.strip()):
         what = f"tag.batch.customized-name{of_table} cannot be the name of a tag"
@@ -220,7 +238,7 @@ def _java_zone(name: str) -> tzinfo:
     """
     offset = _OFFSET.fullmatch(name)
     if offset is None:
-        return ZoneInfo("UTC" if name == "Z" else name)
+        return ZoneInfo("UTC" if name in ("Z", "UT") else name)
     found = timedelta(hours=int(offset["hour"] or offset["hours"]), minutes=int(offset["minutes"] or 0))
     if found > _LARGEST_OFFSET:
         raise ValueError(name)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 
+from paimon_cli.bucket.bit_slices import bitmap_bytes
 from paimon_cli.bucket.bitmap_index import BitmapForm, BitmapIndex, BitmapKind, _Decoder
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.canonical_form import from_canonical
@@ -98,11 +102,74 @@ def test_damage_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match="version 3"):
         BitmapIndex.from_bytes(b"\x03" + content[1:], t, 5)
     with pytest.raises(ValueError, match="after the last row"):
-        BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t, 5).to_bytes()
+        BitmapIndex.from_bytes(content[:1] + (1).to_bytes(4, "big") + content[5:], t, 1).to_bytes()
     with pytest.raises(ValueError, match="its file has 4"):
         BitmapIndex.from_bytes(content, t, 4)
     with pytest.raises(ValueError):
         BitmapIndex.from_bytes(content[:5] + b"\x7f\xff\xff\xff" + content[9:], t, 5)
+
+
+def test_a_bitmap_that_all_values_share_is_refused() -> None:
+    """A large one would take its memory for each of many values."""
+    entries = b"".join(number.to_bytes(4, "big") + bytes(4) for number in range(1000))
+    body = b"\x01" + struct.pack(">iib", 9, 1000, 0) + entries + bitmap_bytes(BitMap(range(5)))
+    index = BitmapIndex.from_bytes(body, parse_type("INT"), 9)
+    with pytest.raises(ValueError, match="more values than rows"):
+        index.to_bytes()
+
+
+def test_each_block_begins_where_it_says() -> None:
+    """Java opens only the block that may hold a value; a block is as large as the option says."""
+    options = TableOptions({"file-index.bitmap.c.index-block-size": "64 b"})
+    index = BitmapKind().empty(DataField(0, "c", parse_type("INT")), options)
+    index.add(pa.array(range(30), pa.int32()))
+    numbers = np.frombuffer(index.to_bytes()[10:], ">i4")
+    count = int(numbers[0])
+    firsts, begins = numbers[1 : 1 + 2 * count : 2].tolist(), numbers[2 : 2 + 2 * count : 2].tolist()
+    content = numbers[2 + 2 * count :]
+    assert numbers[1 + 2 * count] == 4 * len(content) and len(begins) == 6
+    for first, begin, end in zip(firsts, begins, [*begins[1:], 4 * len(content)], strict=True):
+        block = content[begin // 4 : end // 4]
+        assert block[0] == 5 and block[1:].tolist() == [n for at in range(5) for n in (first + at, -1 - first - at, -1)]
+
+
+@pytest.mark.parametrize("sql", ["FLOAT", "DOUBLE"])
+def test_every_nan_is_that_of_java(sql: str) -> None:
+    form, bits = ("f4", [0x7FC00001, 0xFFC00000]) if sql == "FLOAT" else ("f8", [0x7FF8000000000001, 0xFFF8000000000000])
+    index = BitmapIndex(parse_type(sql), BitmapForm())
+    index.add(pa.array(np.array(bits, form.replace("f", "u")).view(form)))
+    assert index.to_bytes() == index_of(["NaN", "NaN"], sql, BitmapForm()).to_bytes()
+    java = bytes.fromhex("7fc00000" if sql == "FLOAT" else "7ff8000000000000")
+    assert [*_Decoder(index.to_bytes(), parse_type(sql)).offsets] == [java]
+
+
+def test_nanoseconds_are_kept_as_microseconds() -> None:
+    """Java rounds down, also before 1970."""
+    index = index_of(["1969-12-31T23:59:59.999999001", "1970-01-01T00:00:00.000001999"], "TIMESTAMP(9)", BitmapForm())
+    found = _Decoder(index.to_bytes(), parse_type("TIMESTAMP(9)")).offsets
+    assert [int.from_bytes(key, "big", signed=True) for key in found] == [-1, 1]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (struct.pack(">biib4i", 1, 3, 2, 0, 7, -1, 7, -2), "values twice"),
+        (struct.pack(">biib2i", 1, 3, 1, 0, 7, -4), "after the last row"),
+        (struct.pack(">biib2i", 1, 3, 1, 0, 7, 0) + bitmap_bytes(BitMap([0, 3])), "after the last row"),
+        (struct.pack(">biib8i", 2, 3, 1, 0, 1, 7, 0, 8, 1, 7, -1, -1), "end elsewhere"),
+    ],
+    ids=["twice", "one row", "rows", "blocks"],
+)
+def test_contradictions_are_refused(body: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        BitmapIndex.from_bytes(body, parse_type("INT"), 3).to_bytes()
+
+
+def test_types_whose_equal_values_may_differ_are_not_consulted() -> None:
+    """0.0 and -0.0, and texts with and without padding."""
+    expected = dict.fromkeys(("STRING", "VARCHAR(3)", "BOOLEAN", "INT", "DATE", "TIME(3)", "TIMESTAMP(3)"), True)
+    expected |= dict.fromkeys(("CHAR(3)", "FLOAT", "DOUBLE", "DECIMAL(5, 2)", "BYTES"), False)
+    assert {sql: BitmapKind().is_consulted(parse_type(sql)) for sql in expected} == expected
 
 
 def test_options_and_types() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,10 +23,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from paimon_cli import Table
-from paimon_cli.bucket import key_blocks
+from paimon_cli.bucket import key_blocks, key_lookup
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
-from paimon_cli.bucket.key_lookup import find_keys, rows_at
+from paimon_cli.bucket.key_blocks import Portion
+from paimon_cli.bucket.key_lookup import _all_keys, _RunLookup, _streamed_positions, _streamed_rows, find_keys, rows_at
 from paimon_cli.bucket.parquet_chunks import read_footer
 from paimon_cli.bucket.parquet_pages import EncodedRows, PagedColumns, decoded_together
 from paimon_cli.datatypes.canonical_form import canonical_rows
@@ -35,7 +37,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.file_cache import FileCache
 from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import ABSENT, Indices
+from paimon_cli.lsm.key_search import ABSENT, Indices, SortedKeys
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
 from paimon_cli.options.table_options import TableOptions
@@ -485,3 +487,92 @@ def test_what_is_known_of_files_outlives_no_new_name_of_a_key(tmp_path: Path, co
     assert renamed.schema.trimmed_primary_keys == ("renamed",)
     after = places(renamed, files, keys.rename_columns(["renamed"]))
     assert [*after.values()] == [*before.values()] == [(0, position) for position in range(5)]
+
+
+def test_many_keys_of_a_column_that_is_named_like_a_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds of the row groups are those of the key `a.b`, not those of the field b of column a."""
+    monkeypatch.setattr(PIECES, "dense_keys", 4)
+    columns = {"a": "ROW<b STRING>", "a.b": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["a.b"], options={"write-only": "true", "data-file.thin-mode": "true"})
+    files = written(context, [{"a": {"b": f"x{n}"}, "a.b": n} for n in range(0, 20, 2)], 5)
+    found = find_keys(context, BUCKET, files, pa.table({"a.b": pa.array(range(10), pa.int32())}), NO_VECTORS)
+    assert found.position[found.file == 0].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_rows_of_columns_that_a_file_lacks(tmp_path: Path, file_format: str) -> None:
+    """There are as many as were asked for; they are null."""
+    context = table_of(tmp_path / "t", ["BIGINT"], file_format)
+    (file,) = numbers(context, 9)
+    Table.open(context.url).alter.add_column("w INT")
+    found = rows_at(context.reopened(), BUCKET, file, np.array([2, 3, 8]), ["w"])
+    assert found.to_pylist() == [{"w": None}] * 3
+
+
+@pytest.fixture
+def in_batches(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Stands for a table whose files hold these batches of the key `k`."""
+    context: Any = SimpleNamespace(
+        schema=SimpleNamespace(trimmed_primary_keys=("k",)), data_file_path=lambda partition, bucket, file: "a file"
+    )
+
+    def holding(*batches: list[int]) -> Any:
+        starts = np.cumsum([0, *map(len, batches)]).tolist()
+        stored = [(start, pa.record_batch({"k": batch})) for start, batch in zip(starts, batches, strict=False)]
+        monkeypatch.setattr(key_lookup, "read_part", lambda *_: iter(stored))
+        return context
+
+    return holding
+
+
+@pytest.mark.parametrize(
+    "batches", [[[2, 1]], [[1, 2], [2, 3]], [[1, 3], [2, 4]], [[3, 4], [1, 2]], [[1, 2], [3, 4], [4, 5]], [[5], [6], [5]]]
+)
+def test_keys_that_do_not_ascend_are_damage(in_batches: Any, batches: list[list[int]]) -> None:
+    """Within a batch or from one to the next; nobody would find them."""
+    with pytest.raises(DamagedFile, match="not sorted by key"):
+        list(_all_keys(in_batches(*batches), BUCKET, None))  # type: ignore[arg-type]
+
+
+def test_keys_are_streamed_from_batch_to_batch(in_batches: Any) -> None:
+    """The first and the last of each batch, and what stands before, between and behind them."""
+    context, batches = in_batches([2, 4, 6], [8, 10], [12]), [2, 4, 6, 8, 10, 12]
+    keys = SortedKeys((pa.array([1, 2, 5, 6, 7, 8, 10, 11, 12, 13]),))
+    positions = _streamed_positions(context, BUCKET, None, keys).tolist()  # type: ignore[arg-type]
+    assert positions == [batches.index(key) if key in batches else ABSENT for key in keys.columns[0].to_pylist()]
+
+
+@pytest.mark.parametrize("positions", [[0], [2, 3], [2, 4, 5], [5], [0, 1, 2, 3, 4, 5], [3]])
+def test_rows_are_streamed_from_batch_to_batch(in_batches: Any, positions: list[int]) -> None:
+    context, batches = in_batches([2, 4, 6], [8, 10], [12]), [2, 4, 6, 8, 10, 12]
+    found = _streamed_rows(context, BUCKET, None, np.array(positions), ["k"])  # type: ignore[arg-type]
+    assert [key for batch in found for key in batch.column(0).to_pylist()] == [batches[position] for position in positions]
+
+
+@pytest.mark.parametrize("large", [[], [0], [1], [2], [0, 2], [0, 1, 2]])
+def test_files_with_large_pages_are_read_as_a_whole_beside_others(large: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a run of which file n holds even keys from 100 n on, at half of that."""
+    first_rows = np.array([0, 50, 100, 150])
+
+    def at(keys: SortedKeys, number: Any) -> Indices:
+        values = keys.columns[0].to_numpy()
+        return np.where(values % 2, ABSENT, values // 2 - first_rows[number])
+
+    class Search:
+        def __init__(self, *_: object) -> None: ...
+
+        def rows(self, keys: SortedKeys, numbers: Indices, first: Indices, last: Indices) -> Indices:
+            assert not np.isin(numbers, large).any()
+            return np.where((found := at(keys, numbers)) == ABSENT, ABSENT, found + first_rows[numbers])
+
+    monkeypatch.setattr(key_lookup, "RunSearch", Search)
+    monkeypatch.setattr(key_lookup, "_streamed_positions", lambda context, bucket, file, keys: at(keys, file))
+    blocks = SimpleNamespace(exceeds=lambda first, last: np.isin(first, large))
+    run: Any = SimpleNamespace(
+        files=(0, 1, 2), first_rows=first_rows, blocks=blocks, blocks_of=lambda keys, files: (files, files)
+    )
+    keys = SortedKeys((pa.array([2, 98, 99, 100, 101, 198, 199, 200, 298]),))
+    positions = np.full(len(keys), -7)
+    portions = [Portion(0, 0, 2), Portion(1, 3, 6), Portion(2, 7, 9)]
+    _RunLookup(None, BUCKET, (), run)._search_pages(keys, portions, positions)  # type: ignore[arg-type]
+    assert positions.tolist() == [1, 49, -7, 0, ABSENT, 49, -7, 0, 49], "keys that no file can hold are left alone"

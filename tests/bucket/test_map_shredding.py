@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from paimon_cli import Table
 from paimon_cli.bucket import map_shredding
-from paimon_cli.bucket.map_shredding import ShreddedColumns
+from paimon_cli.bucket.map_shredding import ShreddedColumns, shreds_maps
 from paimon_cli.bucket.shredded_maps import METADATA_PREFIX, with_whole_maps
 from paimon_cli.datatypes.arrow_types import identified_schema
 from paimon_cli.datatypes.data_type import DataField
@@ -170,3 +170,98 @@ def test_a_bad_number_of_columns(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="max-columns"):
         table = Table.create(str(tmp_path / "t"), columns=["k INT NOT NULL", "m MAP<STRING NOT NULL, INT>"], options=options)
         table.write([{"k": 1, "m": {"a": 2}}])
+
+
+def facts_of(columns: ShreddedColumns, number: int = 0) -> dict[str, Any]:
+    """What a file says about its keys."""
+    stored = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(columns.metadata()["ARROW:schema"]))).field(number).metadata or {}
+    facts = {name.removeprefix(METADATA_PREFIX).decode(): text for name, text in stored.items()}
+    size = int(facts["field-dict-original-size"])
+    names = pa.decompress(facts["field-dict"].decode().encode("latin-1"), size, codec="zstd", asbytes=True)
+    known = {name: json.loads(facts[name]) for name in ("field-columns", "overflow-set", "num-columns", "max-row-width")}
+    return {"names": json.loads(names), "id": facts.get("PARQUET:field_id"), **known}
+
+
+def test_a_file_says_where_each_key_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all pieces of all rows: readers that choose keys look at no other columns."""
+    monkeypatch.setattr(PIECES, "shredded_cells", 6)
+    chance = random.Random(9)
+    maps: list[Any] = [{key: 1 for key in "abcdefgh"}]
+    maps += [None if size == 7 else {key: 1 for key in chance.sample("abcdefgh", size)} for size in [*range(8), 1, 2] * 3]
+    schema = identified_schema([FIELD])
+    columns, halves = columns_of(maps[:5]), (maps[:20], maps[20:])
+    chunks = pa.chunked_array([cells(half).cast(schema.field(0).type) for half in halves])
+    table = columns.stored(pa.table([chunks], schema=schema))
+    facts = facts_of(columns)
+    held, overflowing = dict[str, set[int]](), set[int]()
+    for row, keys in zip(table.column(0).to_pylist(), maps, strict=True):
+        assert len((row or {}).get("__overflow") or ()) == max(0, len(keys or ()) - 3), "a row fills its columns first"
+        for column, key in enumerate([] if row is None else row["__field_mapping"]):
+            if key >= 0:
+                held.setdefault(str(key), set()).add(column)
+        overflowing |= {key for key, _ in (row or {}).get("__overflow") or ()}
+    assert {key: set(found) for key, found in facts["field-columns"].items()} == held and len(held) > 3
+    assert facts["overflow-set"] == sorted(overflowing) and overflowing
+    assert (facts["num-columns"], facts["max-row-width"], facts["id"]) == (3, 8, b"1")
+    assert sorted(facts["names"].values()) == [*range(8)] and read_back(columns, [table]) == maps
+
+
+def test_the_ids_of_the_parts_of_a_column() -> None:
+    """As Java gives them: the mapping, the columns, the overflow, and what is in it."""
+    t = columns_of([{"a": 1, "b": 2}]).schema.field(0).type
+    ids = [(t.field(number).metadata or {})[b"PARQUET:field_id"] for number in range(t.num_fields)]
+    assert ids == [b"0", b"1", b"2", b"3"] and (t.field(3).type.key_field.metadata or {})[b"PARQUET:field_id"] == b"1006"
+
+
+def test_columns_are_empty_where_a_row_has_other_keys() -> None:
+    """Also of a MAP whose values are not null."""
+    field = DataField(1, "m", parse_sql_type("MAP<STRING NOT NULL, INT NOT NULL>"))
+    schema = identified_schema([field])
+    rows = pa.RecordBatch.from_pylist([{"m": [("a", 1)]}, {"m": [("b", 2)]}, {"m": None}], schema)
+    columns = ShreddedColumns([field], schema, TableOptions(OPTIONS), rows)
+    stored = columns.schema.field(0)
+    assert stored.nullable and [part.nullable for part in stored.type] == [True] * 3
+    assert read_back(columns, [columns.stored(pa.Table.from_batches([rows]))]) == [{"a": 1}, {"b": 2}, None]
+
+
+def test_hidden_and_repeated_keys() -> None:
+    """A null MAP may have keys, which are not there; another may have a key twice, and keeps both values."""
+    schema, names = identified_schema([FIELD]), ["a", "b", "a", "a", "c", "b", "c"]
+    offsets, mask = pa.array([0, 2, 4, 7], pa.int32()), pa.array([True, False, False])
+    keys, items = pa.array(names), pa.array(range(7), pa.int32())
+    column = pa.MapArray.from_arrays(offsets, keys, items, type=schema.field(0).type, mask=mask)
+    columns = ShreddedColumns([FIELD], schema, TableOptions(OPTIONS), pa.record_batch([column], schema=schema))
+    stored = columns.stored(pa.table([column], schema=schema)).to_batches()[0]
+    text = pa.py_buffer(base64.b64decode(columns.metadata()["ARROW:schema"]))
+    whole = with_whole_maps(pa.RecordBatch.from_arrays(stored.columns, schema=pa.ipc.read_schema(text)))
+    found = [None if row is None else sorted(row) for row in whole.column(0).to_pylist()]
+    assert found == [None, [("a", 2), ("a", 3)], [("b", 5), ("c", 4), ("c", 6)]]
+
+
+def test_each_column_has_its_own_limit() -> None:
+    """Of those that a batch has; keys that are no texts, and values that readers refuse, stay as they are."""
+    types = {"m": "STRING NOT NULL, INT", "n": "VARCHAR(9) NOT NULL, ROW<a INT>", "o": "STRING NOT NULL, STRING"}
+    types |= {"i": "INT NOT NULL, INT", "c": "CHAR(3) NOT NULL, INT", "d": "STRING NOT NULL, ARRAY<CHAR(3)>"}
+    types |= {"v": "STRING NOT NULL, ROW<a VARIANT>"}
+    fields = [DataField(number, name, parse_sql_type(f"MAP<{text}>")) for number, (name, text) in enumerate(types.items(), 1)]
+    options = {f"fields.{name}.map.storage-layout": "SHARED-Shredding" for name in types}
+    options["fields.o.map.storage-layout"] = "default"
+    options |= {f"fields.{name}.map.shared-shredding.max-columns": text for name, text in (("m", "2"), ("n", "1"))}
+    assert shreds_maps(fields, TableOptions(options)) == ["m", "n"]
+    schema = identified_schema(fields[:2])
+    rows = pa.RecordBatch.from_pylist([{"m": [(key, 1) for key in "abc"], "n": [(key, {"a": 2}) for key in "abc"]}], schema)
+    both = ShreddedColumns(fields, schema, TableOptions(options), rows)
+    both.stored(pa.Table.from_batches([rows]))
+    assert [facts_of(both, number)["num-columns"] for number in (0, 1)] == [2, 1]
+    only = ShreddedColumns(fields, schema.remove(0), TableOptions(options), rows.select(["n"]))
+    assert only.stored(pa.Table.from_batches([rows.select(["n"])])).num_columns == 1
+
+
+def test_the_size_of_a_dictionary_grows_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "shredded_keys_bytes", 60)
+    schema, columns = identified_schema([FIELD]), columns_of([{"a": 1}])
+    takes = []
+    for key in ("x" * 20, "y" * 20, "z" * 20):
+        columns.stored(pa.table([cells([{key: 1}]).cast(schema.field(0).type)], schema=schema))
+        takes.append(columns.takes())
+    assert takes == [True, True, False]

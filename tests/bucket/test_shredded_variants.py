@@ -87,6 +87,31 @@ def test_fields_that_are_not_shredded_are_put_between_the_others() -> None:
     assert found.to_pylist() == ['{"aa":1,"b":5,"z":{"b":2}}'] * 3
 
 
+def test_fields_are_in_the_order_of_their_names() -> None:
+    """Readers search for them by halves."""
+    t = shredded(pa.struct([(name, group(pa.int64())) for name in ("c", "d", "a")]))
+    metadata = variant_of(dict.fromkeys("acd", 1))[1]
+    document = {"metadata": metadata, "value": None, "typed_value": {"c": typed(1), "d": typed(2), "a": typed(3)}}
+    found = whole_variants(pa.array([document], t), VARIANT)
+    assert variant_texts(found).to_pylist() == ['{"a":3,"c":1,"d":2}']
+
+
+def test_a_field_whose_group_is_null_is_missing() -> None:
+    rows = [{"metadata": NAMES, "value": None, "typed_value": row(b=part)} for part in (typed(1), None, plain(2), NOTHING)]
+    assert texts(rows, OBJECT) == [{"b": 1}, {}, {"b": 2}, {}]
+    elements = {"metadata": NAMES, "value": None, "typed_value": [typed(1), None, plain(2)]}
+    assert texts([elements], shredded(pa.list_(group(pa.int64())))) == [[1, None, 2]]
+
+
+def test_an_object_and_another_value_for_one_place() -> None:
+    """Beside rows whose further fields are an object."""
+    (right, metadata), (wrong, _) = variant_of({"z": 1}), variant_of(1)
+    rows = [{"metadata": metadata, "value": value, "typed_value": row()} for value in (right, wrong)]
+    assert texts(rows[:1], OBJECT) == [{"z": 1}]
+    with pytest.raises(ValueError, match="two values for one place"):
+        whole_variants(pa.array(rows, OBJECT), VARIANT)
+
+
 @pytest.mark.parametrize(
     ("t", "value", "found"),
     [
@@ -205,6 +230,9 @@ def test_random_documents_with_metadata_of_their_own(seed: int) -> None:
         rows.append({"metadata": metadata_of(ids), **parts_of(documents[-1], t, ids)})
     documents.insert(7, None)
     rows.insert(7, None)
+    for at in (0, 20):  # so that places among the objects are not rows
+        documents.insert(at, at)
+        rows.insert(at, {"metadata": metadata_of({}), **parts_of(at, t, {})})
     assert texts(rows, shredded(t)) == documents
 
 
@@ -236,6 +264,15 @@ def test_contradictions(name: str, beside: int) -> None:
     whole_variants(pa.array([right], OBJECT), VARIANT)
     with pytest.raises(ValueError, match=r"VARIANT"):
         whole_variants(pa.array([right] * beside + [WRONG[name]], OBJECT), VARIANT)
+
+
+@pytest.mark.parametrize("part", ["value", "metadata"])
+def test_plain_variants_without_a_part(part: str) -> None:
+    cell = {"metadata": NAMES, "value": variant_of(1)[0]}
+    t = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+    assert whole_variants(pa.array([cell, None], t), VARIANT).to_pylist() == [cell, None]
+    with pytest.raises(ValueError, match="no value or no metadata"):
+        whole_variants(pa.array([cell, None, cell | {part: None}], t), VARIANT)
 
 
 def test_types_that_no_variant_has() -> None:

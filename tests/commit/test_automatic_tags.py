@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.api.table import Table
-from paimon_cli.commit.automatic_tags import AutomaticTags
+from paimon_cli.commit.automatic_tags import AutomaticTags, _wall_clock
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import StorageUnavailable, UsageError
@@ -19,6 +20,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, expired_tags
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import Meddler, raising
 from tests.tables import compact, make_table, write
@@ -123,6 +127,26 @@ def test_a_batch_moves_the_tag_of_its_day(tmp_path: Path) -> None:
     assert tags(named) == {"nightly": 1}
 
 
+def test_the_day_of_a_batch_is_that_of_this_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = made(tmp_path, tag__automatic_creation="batch")
+    try:
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        commit(url, "2026-11-28T16:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert tags(url) == {"batch-write-2026-11-29": 1}
+
+
+@pytest.mark.parametrize("watermark", ["9999-12-31T20:00", "1969-12-31T12:00"])
+def test_watermarks_that_stand_for_no_time_make_no_tags(tmp_path: Path, watermark: str) -> None:
+    """After the end of time in their zone, or before the beginning."""
+    url = made(tmp_path, tag__automatic_creation="watermark", sink__watermark_time_zone="Asia/Tokyo")
+    commit(url, "2026-11-28T09:01", watermark)
+    assert tags(url) == {} and TableContext.open(url).snapshots.latest_id() == 1
+
+
 def test_the_tag_of_a_batch_shows_its_rows_where_they_must_be_compacted_first(tmp_path: Path) -> None:
     """Java tags the latest snapshot after the commit: that of the compaction."""
     batch = {"tag.automatic-creation": "batch", "tag.batch.customized-name": "b"}
@@ -212,14 +236,17 @@ def test_clocks_that_go_back(tmp_path: Path, completion: str) -> None:
     assert tags(url) == found and len(found) > 3
 
 
-def test_a_tag_of_a_period_to_come_does_not_end_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_tag_of_a_period_to_come_does_not_end_the_others(tmp_path: Path, number: int) -> None:
+    """Whether it holds a snapshot before the newest with an automatic tag, that one, or one after it."""
     url = made(tmp_path)
-    commit(url, "2026-11-28T12:00")
-    commit(url, "2026-11-29T12:00")
-    for name, number in (("2026-12-31", 1), ("2026-12-30", 1)):
+    for at in ("2026-11-28T12:00", "2026-11-29T12:00", "2026-11-29T13:00"):
+        commit(url, at)
+    for name in ("2026-12-31", "2026-12-30"):
         create_tag(TableContext.open(url), name, number)
     commit(url, "2026-11-30T12:00")
-    assert tags(url) == {"2026-11-27": 1, "2026-11-28": 2, "2026-11-29": 3, "2026-12-30": 1, "2026-12-31": 1}
+    to_come = {"2026-12-30": number, "2026-12-31": number}
+    assert tags(url) == {"2026-11-27": 1, "2026-11-28": 2, "2026-11-29": 4, **to_come}
 
 
 @pytest.mark.parametrize(
@@ -248,6 +275,7 @@ def test_other_periods_and_names_from_now_on(
         {"tag__creation_delay": "1 d"},
         {"sink__process_time_zone": "Nowhere/Town"},
         {"sink__process_time_zone": "+5:30"},
+        {"tag__creation_period_duration": "800000 d"},
         {"tag__batch__customized_name": "../x"},
     ],
 )
@@ -263,6 +291,31 @@ def test_other_tags_are_not_taken_for_automatic_ones(tmp_path: Path) -> None:
     automatic = AutomaticTags.of(context)
     assert automatic is not None
     assert automatic.names(["2026-11-28", "2026-1-5", "v1", "2026-13-01", "2026-11-27"]) == ["2026-11-27", "2026-11-28"]
+
+
+def test_tags_of_batches_are_known_by_their_day(tmp_path: Path) -> None:
+    """Others stay, also where old ones are removed."""
+    automatic = AutomaticTags.of(TableContext.open(made(tmp_path, tag__automatic_creation="batch")))
+    assert automatic is not None
+    theirs = ["batch-write-before-the-move", "batch-write-2026-1-5", "2026-11-26", "v1"]
+    days = ["batch-write-2026-11-27", "batch-write-2026-11-28"]
+    assert automatic.names([*reversed(days), *theirs]) == days
+
+
+@pytest.mark.parametrize(
+    ("zone", "minutes"),
+    [
+        *(("Z", 0), ("UT", 0), ("UTC", 0), ("GMT+9", 540), ("UTC-3", -180), ("+05:30", 330), ("-0330", -210), ("+18:00", 1080)),
+        *(("Asia/Kolkata", 330), ("America/Caracas", -240), ("+18:01", None), ("+5:30", None), ("Europe", None), ("", None)),
+    ],
+)
+def test_zones_are_those_of_java(zone: str, minutes: int | None) -> None:
+    options = TableOptions({**UTC, "sink.process-time-zone": zone, "sink.watermark-time-zone": "Asia/Tokyo"})
+    if minutes is None:
+        with pytest.raises(UsageError, match="is no time zone"):
+            _wall_clock(options, 0, "")
+    else:
+        assert _wall_clock(options, 7, "") == 7 + 60_000 * minutes
 
 
 @pytest.mark.parametrize("options", [{"tag__automatic_creation": "batch"}, {"write_only": "true"}])
@@ -284,3 +337,61 @@ def test_a_tag_that_cannot_be_created_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "t/tag").unlink()
     table.write([{"id": 2}])
     assert list(tags(table.url).values()) == [1]
+
+
+def test_a_batch_whose_snapshot_expires_meanwhile_leaves_the_tag_of_its_day(tmp_path: Path) -> None:
+    url = made(tmp_path, tag__automatic_creation="batch")
+    commit(url, "2026-11-28T12:00")
+
+    def others() -> None:
+        commit(url, "2026-11-28T12:02", **{"tag.automatic-creation": "none"})
+        expire_snapshots(TableContext.open(url), Retention(at_least=1, at_most=1, millis=0, limit=None))
+
+    late = TableContext.open(
+        url, storage=Meddler("overwrite", "tag-batch-write-2026-11-28", others), clock=SteppingClock(millis("2026-11-28T12:01"))
+    )
+    write(late, [{"id": 1}])
+    assert TableContext.open(url).snapshots.ids() == [3] and tags(url) == {"batch-write-2026-11-28": 1}
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_tag_about_which_the_storage_gives_no_clear_answer(tmp_path: Path, is_stored: bool) -> None:
+    """It holds a snapshot that is there, or the user is told that it may not exist."""
+    url = made(tmp_path)
+
+    class Unclear(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if not path.endswith("tag-2026-11-27"):
+                return super().put_if_absent(path, data)
+            if is_stored:
+                commit(url, "2026-11-28T12:01", **{"tag.automatic-creation": "none"})
+                expire_snapshots(TableContext.open(url), Retention(at_least=1, at_most=1, millis=0, limit=None))
+                super().put_if_absent(path, data)
+            return PutOutcome.UNKNOWN
+
+    context = TableContext.open(url, storage=Unclear(), clock=SteppingClock(millis("2026-11-28T12:00")))
+    told: list[str] = []
+    context.cache.warn = told.append
+    write(context, [{"id": 1}])
+    assert [("was deleted before" in text, "may or may not" in text) for text in told] == [(is_stored, not is_stored)]
+    assert tags(url) == {}
+
+
+def test_a_name_that_is_taken_does_not_end_the_tags_of_a_server(tmp_path: Path) -> None:
+    """As in a directory of files, a tag of that name stays, and later periods have theirs."""
+    url = made(tmp_path)
+    commit(url, "2026-11-28T12:00")
+    create_tag(TableContext.open(url), "2026-11-30", 1)
+
+    class Server(LocalStorage):
+        def create_tag(self, name: str, snapshot_id: int, retained_millis: int | None) -> None:
+            create_tag(TableContext.open(url), name, snapshot_id, retained_millis)
+
+        def delete_tag(self, name: str) -> None:
+            raise AssertionError(name)
+
+        create_branch = delete_branch = fast_forward = roll_back = delete_tag
+
+    for at in ("2026-11-30T12:00", "2026-12-01T12:00", "2026-12-02T12:00"):
+        write(TableContext.open(url, storage=Server(), clock=SteppingClock(millis(at))), [{"id": 1}])
+    assert tags(url) == {"2026-11-27": 1, "2026-11-29": 2, "2026-11-30": 1, "2026-12-01": 4}
