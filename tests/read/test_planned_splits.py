@@ -185,3 +185,19 @@ def test_added_files_are_shown_commit_by_commit_as_they_were_added(tmp_path: Pat
     evolves = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
     with pytest.raises(NotSupported, match="cannot tell the changes"):
         plan_added(make_table(tmp_path / "e", {"v": "INT"}, (), bucket=-1, options=evolves), None, [], None)
+
+
+def test_files_whose_columns_are_combined_are_read_by_range_of_ids(tmp_path: Path) -> None:
+    """Those without ids come first, each alone; a range is in one split with all that overlap it."""
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "source.split.target-size": "1 b"}
+    context = make_table(
+        tmp_path / "t", {"p": "STRING", "v": "INT"}, (), ("p",), -1, options | {"source.split.open-file-cost": "1 b"}
+    )
+    ranges = [(A, 0, 10), (B, 10, 10), (A, 20, 9), (B, None, 10), (A, 0, 10), (B, None, 99), (A, 29, 1), (A, 5, 3), (B, 19, 1)]
+    files = [
+        entry(f"f{n}", at=BucketId(partition, 0), of=-1, first_row_id=first, row_count=rows)
+        for n, (partition, first, rows) in enumerate(ranges)
+    ]
+    plan = planned(context, files, "v = 5")
+    assert names(plan) == [["f0", "f4", "f7"], ["f2"], ["f6"], ["f3"], ["f5"], ["f1", "f8"]]
+    assert [split.needs_merge for split in plan.splits] == [True, False, False, False, False, True]
