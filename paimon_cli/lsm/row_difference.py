@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import comparable, group_starts, stable_order
+from paimon_cli.lsm.aggregators.aggregator import python_values
 from paimon_cli.lsm.aggregators.collected_values import identity
 from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, RowKind
@@ -34,7 +35,8 @@ def equality_codes(column: pa.Array) -> list[np.ndarray]:
 def _codes_of_collections(column: pa.Array) -> np.ndarray:
     """The codes of lists and maps. Arrow cannot compare them, so they are compared as Python objects."""
     known: dict[Hashable, int] = {None: _NULL}
-    return np.array([known.setdefault(identity(value, column.type), len(known)) for value in column.to_pylist()], dtype=np.int64)
+    values = python_values(column)
+    return np.array([known.setdefault(identity(value, column.type), len(known)) for value in values], dtype=np.int64)
 
 
 BEFORE, AFTER = 0, 1

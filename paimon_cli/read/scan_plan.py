@@ -344,14 +344,14 @@ def _kept_rows(table: FileTable, buckets: _Buckets, pruning: Pruning) -> _Ints:
 
 
 def _by_row_id(table: FileTable, buckets: _Buckets, rows: _Ints) -> tuple[_Ints, _Flags]:
-    """The order of files whose columns are combined: by bucket and row id; and which of them begin a new range of ids."""
+    """The order of files whose columns are combined: by bucket and row id; and which of them begin a new range of ids.
+
+    Ranges that overlap without being equal stay together, so that they are found to be damaged. A file without ids is alone.
+    """
     known = [table.entry(row).file.first_row_id for row in rows.tolist()]
-    begins = np.array([-1 if begin is None else begin for begin in known], dtype=np.int64)
-    order = np.lexsort((begins, buckets.of[rows]))
-    ids, of = begins[order], buckets.of[rows][order]
-    starts = np.ones(len(rows), dtype=bool)
-    starts[1:] = (ids[1:] != ids[:-1]) | (of[1:] != of[:-1]) | (ids[1:] < 0)
-    return order, starts
+    begins = np.array([number - len(known) if begin is None else begin for number, begin in enumerate(known)], dtype=np.int64)
+    counts = np.where(begins < 0, 1, np.clip(table.numbers("row_counts")[rows], 1, _MAX))
+    return section_starts(buckets.of[rows], begins, begins + counts - 1)
 
 
 def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _Ints:

@@ -37,8 +37,8 @@ EVOLVES = '"data-evolution.enabled" : "true", '
 TRACKED = {"row-tracking.enabled": "true"}
 
 
-def add_column(context: TableContext, name: str, values: list[Any]) -> None:
-    """Commit a file with one column of the rows from the id 0 on, as other writers do."""
+def add_column(context: TableContext, name: str, values: list[Any], first: int = 0) -> None:
+    """Commit a file with one column of the rows from the id `first` on, as other writers do."""
     number = (context.snapshots.latest_id() or 0) + 1
     part = make_table(Path(context.url).parent / f"part-{number}", {name: COLUMNS[name]}, [], bucket=-1)
     write(part, [{name: value} for value in values])
@@ -47,7 +47,7 @@ def add_column(context: TableContext, name: str, values: list[Any]) -> None:
     (entry,) = part.manifests.live_entries(snapshot)
     target = Path(context.bucket_directory(*entry.bucket_id)) / entry.file.file_name
     Path(part.data_file_path(*entry.bucket_id, entry.file)).rename(target)
-    file = replace(entry.file.numbered(number), first_row_id=0, write_cols=(name,))
+    file = replace(entry.file.numbered(number), first_row_id=first, write_cols=(name,))
     message = CommitMessage(*entry.bucket_id, entry.total_buckets, append=FileChanges(added=(file,)))
     Committer(context).commit([message], fresh_identity(context))
 
@@ -202,6 +202,23 @@ def test_ranges_of_ids() -> None:
     for wrong in (files((0, 5, 1), (0, 4, 2)), files((0, 5, 1), (4, 2, 2))):
         with pytest.raises(DamagedFile, match="overlaps"):
             row_ranges(wrong)
+
+
+def test_ranges_that_overlap_are_damage_even_if_each_split_is_small(tmp_path: Path) -> None:
+    """Otherwise two splits would show the rows that are in both."""
+    small = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
+    context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1, options=TRACKED | small)
+    for begin, end in ((0, 4), (4, 5), (5, 9)):
+        write(context, [{"id": n, "v": f"v{n}", "n": n} for n in range(begin, end)])
+    add_column(context, "v", ["x4"], first=4)
+    path = tmp_path / "t/schema/schema-0"
+    path.write_text(path.read_text().replace('"row-tracking', f'{EVOLVES}"row-tracking', 1))
+    sound = TableContext.open(context.url)
+    assert [len(split.files) for split in plan_rows(sound, ReadRequest()).plan.splits] == [1, 2, 1]
+    assert [row["v"] for row in read(sound)] == ["v0", "v1", "v2", "v3", "x4", "v5", "v6", "v7", "v8"]
+    add_column(context, "v", ["y3", "y4"], first=3)
+    with pytest.raises(DamagedFile, match="overlaps"):
+        read(TableContext.open(context.url))
 
 
 def test_marked_rows_are_counted_through_all_batches() -> None:

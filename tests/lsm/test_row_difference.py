@@ -103,3 +103,11 @@ def test_rows_without_keys_are_counted(old: list[str | None], new: list[str | No
         surplus = new.count(value) - old.count(value)
         assert come.column("v").to_pylist().count(value) == max(surplus, 0)
         assert gone.column("v").to_pylist().count(value) == max(-surplus, 0)
+
+
+def test_lists_of_any_year_and_digit_are_compared() -> None:
+    days = pa.array([[5_000_000], [-1_000_000, None], [5_000_000], None], pa.list_(pa.int32()))
+    nanos = pa.array([[1], [2], [1], None], pa.list_(pa.int64()))
+    for column in (days.cast(pa.list_(pa.date32())), nanos.cast(pa.list_(pa.timestamp("ns", "UTC")))):
+        (codes,) = equality_codes(column)
+        assert codes[0] == codes[2] and len(set(codes.tolist())) == 3

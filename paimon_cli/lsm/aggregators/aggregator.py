@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.datatypes.arrow_types import retyped
 from paimon_cli.errors import BadInput
 
 SKIP, ADD, REVERSED, RETRACT, SET = -1, 0, 1, 2, 3
@@ -114,6 +115,37 @@ def picked(column: pa.Array, rows: np.ndarray) -> pa.Array:
     return column.take(pa.array(rows, mask=absent) if absent.any() else pa.array(rows))
 
 
+def python_values(column: pa.Array) -> list[Any]:
+    """The cells as Python values, dates and times as integers: Python's own end in the year 9999, and with the microsecond."""
+    found: list[Any] = retyped(column, _with_integers(column.type), _cast).to_pylist()
+    return found
+
+
+def from_python(values: list[Any], t: pa.DataType) -> pa.Array:
+    """The inverse of `python_values`."""
+    return retyped(pa.array(values, _with_integers(t)), t, _cast)
+
+
+def _cast(column: pa.Array, t: pa.DataType) -> pa.Array:
+    return column.cast(t)
+
+
+def _with_integers(t: pa.DataType) -> pa.DataType:
+    """The type with integers for dates and times, at any depth."""
+    if pa.types.is_date32(t) or pa.types.is_time32(t):
+        return pa.int32()
+    if pa.types.is_timestamp(t):
+        return pa.int64()
+    if pa.types.is_struct(t):
+        return pa.struct([field.with_type(_with_integers(field.type)) for field in t])
+    if pa.types.is_map(t):
+        key, item = (field.with_type(_with_integers(field.type)) for field in (t.key_field, t.item_field))
+        return pa.map_(key, item)
+    if pa.types.is_list(t):
+        return pa.list_(t.value_field.with_type(_with_integers(t.value_type)))
+    return t
+
+
 def validity(column: pa.Array) -> np.ndarray:
     """Whether each value is not null."""
     if column.null_count == 0:
@@ -173,7 +205,7 @@ Step = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class StepByStep:
-    """An aggregator that works on Python values (None for null), one operation after the other.
+    """An aggregator that works on `python_values` (None for null), one operation after the other.
 
     `add(held, value)` returns the new value; `older(held, value)` does so for a row that arrived late (default: `add` with
     swapped arguments), and `take_back(held, value)` for a retraction. `settings`: all that decides what these do; two with the
@@ -194,7 +226,7 @@ class StepByStep:
         chosen = np.full(history.keys, -1)
         chosen[only_set] = history.rows[history.starts[:-1][only_set]]
         worked = history.only(~only_set[history.key_of_operation])
-        values = column.take(pa.array(worked.rows)).to_pylist()
+        values = python_values(column.take(pa.array(worked.rows)))
         codes = worked.codes.tolist()
         results: list[Any] = []
         for key, (low, high) in enumerate(itertools.pairwise(worked.starts.tolist())):
@@ -203,7 +235,7 @@ class StepByStep:
                 results.append(self._result(values[low:high], codes[low:high]))
         if not results:
             return picked(column, chosen)
-        return picked(pa.concat_arrays([column, pa.array(results, column.type)]), chosen)
+        return picked(pa.concat_arrays([column, from_python(results, column.type)]), chosen)
 
     def _result(self, values: list[Any], codes: list[int]) -> Any:
         held = None

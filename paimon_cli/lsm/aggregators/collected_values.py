@@ -16,7 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import STRING, ArrayType, DataField, MapType, RowType
+from paimon_cli.datatypes.data_type import (
+    NEWER_ROOTS,
+    SPATIAL_ROOTS,
+    STRING,
+    ArrayType,
+    DataField,
+    MapType,
+    StringType,
+    fields_of,
+)
+from paimon_cli.datatypes.key_order import NULL_PART, comparable_key
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.lsm.aggregators.aggregator import (
     REVERSED,
@@ -46,6 +56,20 @@ def identity(value: Any, t: pa.DataType) -> Hashable:
     if pa.types.is_struct(t):
         return tuple(identity(value[field.name], field.type) for field in t)
     return value
+
+
+def rank(value: Any, t: pa.DataType) -> Any:
+    """An object that compares like values of the type in Java: null is the smallest, NaN the greatest, -0.0 less than 0.0."""
+    if value is None:
+        return NULL_PART
+    if pa.types.is_list(t):
+        return tuple(rank(item, t.value_type) for item in value)
+    if pa.types.is_map(t):
+        keys, items = tuple(rank(k, t.key_type) for k, _ in value), tuple(rank(v, t.item_type) for _, v in value)
+        return len(keys), keys, items
+    if pa.types.is_struct(t):
+        return tuple(rank(value[field.name], field.type) for field in t)
+    return comparable_key([value])
 
 
 JAVA_BLANK = r"^[\t-\r\x1c-\x20\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{2028}\x{2029}\x{205f}\x{3000}]*$"
@@ -221,14 +245,17 @@ class NestedTable:
                 )
             if self.null_key == "ignore":
                 return None
+        return self._key(row)
+
+    def _key(self, row: Any) -> Hashable:
         return tuple(identity(row[name], self.row_type.field(name).type) for name in self.key)
 
     def _newer(self, row: Any, old: Any) -> bool:
         return self._rank(row) >= self._rank(old)
 
-    def _rank(self, row: Any) -> tuple[tuple[Any, ...], ...]:
-        """The values of the row's sequence fields as a comparable tuple; null is the smallest value."""
-        return tuple((False,) if row[name] is None else (True, row[name]) for name in self.sequence)
+    def _rank(self, row: Any) -> tuple[Any, ...]:
+        """The values of the row's sequence fields as a comparable tuple."""
+        return tuple(rank(row[name], self.row_type.field(name).type) for name in self.sequence)
 
     def _put(self, table: dict[Hashable, Any], rows: Any, limited: bool) -> None:
         for row in _present(rows):
@@ -263,11 +290,9 @@ class NestedTable:
         if not self.key:
             removed = {identity(row, self.row_type) for row in _present(rows)}
             return [row for row in _present(held) if identity(row, self.row_type) not in removed]
-        table = {mark: row for row in _present(held) if (mark := self._mark(row)) is not None}
+        table = {self._key(row): row for row in _present(held)}  # whatever `null_key` is: such rows may be older than the option
         for row in _present(rows):
-            mark = self._mark(row)
-            if mark is not None:
-                table.pop(mark, None)
+            table.pop(self._key(row), None)
         return list(table.values())
 
     def _filled(self, held: Any, rows: Any) -> Any:
@@ -305,23 +330,29 @@ def _merge_map(field: DataField, options: TableOptions) -> Aggregator:
 
 def _timed_map(field: DataField, options: TableOptions) -> Aggregator:
     t = field.type
-    fits = isinstance(t, MapType) and isinstance(t.value, RowType) and len(t.value.fields) > 1
-    expect("merge_map_with_keytime", field, fits, "MAP of ROW with two fields or more")
-    names = [inner.name for inner in arrow_type(t).item_type]
-    wanted = options.column_option(field.name, "ts-field") or names[-1]
-    expect("merge_map_with_keytime", field, wanted in names, f"a ROW with the field {wanted}")
+    types = {inner.name: inner.type for inner in fields_of(t.value)} if isinstance(t, MapType) else {}
+    expect("merge_map_with_keytime", field, len(types) > 1, "MAP of ROW with two fields or more")
+    wanted = options.column_option(field.name, "ts-field") or [*types][-1]
+    expect("merge_map_with_keytime", field, wanted in types, f"a ROW with the field {wanted}")
+    expect("merge_map_with_keytime", field, isinstance(types[wanted], StringType), f"a ROW whose field {wanted} is a text")
     return timed_map(arrow_type(t).key_type, wanted)
 
 
+_UNORDERED = NEWER_ROOTS | SPATIAL_ROOTS | {"VARIANT"}
+"""Types that Java compares neither alone nor within others; it does compare the rest, such as ROW field by field."""
+
+
 def _nested_table(function: str, field: DataField, options: TableOptions) -> NestedTable:
-    is_table = isinstance(field.type, ArrayType) and isinstance(field.type.element, RowType)
-    expect(function, field, is_table, "ARRAY of ROW")
+    types = {inner.name: inner.type for inner in fields_of(field.type.element)} if isinstance(field.type, ArrayType) else {}
+    expect(function, field, bool(types), "ARRAY of ROW")
     row_type = arrow_type(field.type).value_type
     key = names_in(field, options, "nested-key")
     sequence = names_in(field, options, "nested-sequence-field")
-    names = [inner.name for inner in row_type]
     for name in (*key, *sequence):
-        expect(function, field, name in names, f"rows with the field {name}")
+        expect(function, field, name in types, f"rows with the field {name}")
+    for name in sequence:
+        has_order = _UNORDERED.isdisjoint(part.root for part in types[name].parts())
+        expect(function, field, has_order, f"a nested-sequence-field whose values have an order, which those of {name} lack")
     for option in ("nested-key-null-strategy", "nested-sequence-field"):
         if options.column_option(field.name, option) and not key:
             raise UsageError(f"fields.{field.name}.{option} needs fields.{field.name}.nested-key")
