@@ -246,6 +246,11 @@ class KafkaTopics:
         self._assign_places()
         return place.first
 
+    def holds_next(self, partition: Partition, lines: EventLines) -> bool:
+        """Whether events of `blocks` are still the next ones: their partition may be read again since, or be taken away."""
+        place = self.places.get(partition)
+        return place is not None and place.position >= lines.end
+
     def _polled(self) -> list[Message]:
         with self.client.asking():
             messages: list[Message] = self._consumer.consume(PIECES.polled_messages, _POLL_SECONDS)
