@@ -50,7 +50,7 @@ class Sent:
 class Broker:
     """`logs`: the messages of each partition, from offset `lows` on. `noted`: what the group has committed. `times`: what it answers
     to a question for offsets of a time, by partition. `troubles`: errors that come before the next messages. `refused`: errors in
-    the answers about a partition. `asked`: the times that were asked for.
+    the answers about a partition, and `unreadable` about a topic. `asked`: the times that were asked for.
     """
 
     logs: dict[Place, list[Sent]] = field(default_factory=dict)
@@ -59,6 +59,7 @@ class Broker:
     times: dict[Place, int] = field(default_factory=dict)
     troubles: deque[Sent] = field(default_factory=deque)
     refused: dict[Place, KafkaError] = field(default_factory=dict)
+    unreadable: dict[str, KafkaError] = field(default_factory=dict)
     asked: list[int] = field(default_factory=list)
     cluster: str | None = "c1"
     consumers: list[Consumer] = field(default_factory=list)
@@ -103,7 +104,7 @@ class Consumer:
     def list_topics(self, timeout: float) -> Any:
         topics: dict[str, Any] = {}
         for topic, number in self.broker.logs:
-            topics.setdefault(topic, SimpleNamespace(partitions={}, error=None)).partitions[number] = None
+            topics.setdefault(topic, SimpleNamespace(partitions={}, error=self.broker.unreadable.get(topic))).partitions[number] = None
         return SimpleNamespace(topics=topics, cluster_id=self.broker.cluster)
 
     def subscribe(self, topics: Sequence[str], on_assign: Any, on_revoke: Any, on_lost: Any) -> None:

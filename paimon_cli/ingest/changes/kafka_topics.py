@@ -105,6 +105,8 @@ class KafkaTopics:
             raise NotFound(
                 f"Kafka at {self.client.address.brokers} has no topic {names}", "", "create it first, or name another one"
             )
+        for topic in topics:
+            self._check_topic(topic, known.topics[topic])
         with self.client.asking():
             if self.follows:
                 self._consumer.subscribe(
@@ -114,6 +116,17 @@ class KafkaTopics:
             partitions = [Partition(topic, number) for topic in topics for number in known.topics[topic].partitions]
             self._assign([self.client.kafka.TopicPartition(*one) for one in partitions])
             self._has_changed = True
+
+    def _check_topic(self, topic: str, known: Any) -> None:
+        """Raise an error for a topic that cannot be read, or without a partition from whose offset it is to be read."""
+        if known.error is not None:
+            if self.follows:  # it may pass; else messages say it
+                return
+            raise self.client.failed(known.error)
+        asked = () if self.client.address.beginning is None else self.client.address.beginning.exact
+        if missing := sorted(set(asked) - set(known.partitions)):
+            there = f"it has {counted(len(known.partitions), 'partition')}, from 0 on"
+            raise UsageError(f"{topic} has no partition {missing[0]}", there, "name another one, or ?offsets=earliest")
 
     # The group gives partitions, and takes them away
 
@@ -128,7 +141,7 @@ class KafkaTopics:
         self._has_changed = True
 
     def _assign(self, given: list[TopicPartition]) -> None:
-        committed = self.client.answer(lambda: self._consumer.committed(given, timeout=ANSWER_SECONDS)) if given else []
+        committed = self.client.answers(lambda: self._consumer.committed(given, timeout=ANSWER_SECONDS)) if given else []
         times = self._offsets_of_time(given)
         for one, moment in zip(committed, times, strict=True):
             partition = Partition(one.topic, one.partition)
@@ -154,7 +167,7 @@ class KafkaTopics:
         if beginning is None or beginning.millis is None or not given:
             return [-1] * len(given)
         asked = [self.client.kafka.TopicPartition(one.topic, one.partition, beginning.millis) for one in given]
-        found = self.client.answer(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS))
+        found = self.client.answers(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS))
         return [one.offset for one in found]
 
     def _begin(self, one: Partition, ends: tuple[int, int], committed: int | None, moment: int, is_new: bool) -> int:

@@ -11,11 +11,11 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.datatypes.data_type import BIGINT, STRING, TimestampType
-from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.errors import BadInput, PaimonError, UsageError
 from paimon_cli.ingest.changes.change_rows import UNCHANGED
 from paimon_cli.ingest.changes.computed_columns import ComputedColumn
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
-from tests.event_streams import canal, debezium, flat, maxwell, written
+from tests.event_streams import TYPES, canal, debezium, flat, maxwell, with_schema, written
 
 MOMENTS = pa.array([datetime(2024, 2, 29, 23, 5, 7, 999_999), None, datetime(1969, 12, 31, 1, 2, 3)], pa.timestamp("us"))
 SECONDS = TimestampType("TIMESTAMP", precision=6)
@@ -168,3 +168,18 @@ def test_what_events_lack_is_said(tmp_path: Path) -> None:
     letters = tmp_path / "letters.json"
     catalog.ingest(file, **given, computed="y = year(day)", on_error=str(letters))
     assert len(letters.read_text().splitlines()) == 1
+
+
+def test_columns_of_another_kind_stop_the_table_with_a_reason(tmp_path: Path) -> None:
+    """Of the column of a source that is no time, and of one whose type has become another one."""
+    catalog, given = Catalog(str(tmp_path)), {"format": "debezium", "into": "shop", "primary_key": "id"}
+    first = [with_schema(debezium("a", "c", None, {"id": number, "extra": True})) for number in (1, 2)]
+    file = written(tmp_path / "1.json", *first)
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match="year takes dates.*extra is BOOLEAN"):
+        catalog.ingest(file, **given, computed="y = year(extra)")
+    second = with_schema(debezium("a", "c", None, {"id": 3, "extra": "x"}), {**TYPES, "extra": TYPES["name"]})
+    file = written(tmp_path / "2.json", *first, second)
+    with pytest.warns(UserWarning), pytest.raises(PaimonError, match="column 'extra' is BOOLEAN, and events have STRING"):
+        catalog.ingest(file, **given, computed="y = upper(extra)")
+    found = Table.open(str(tmp_path / "shop.db/a")).scan().to_arrow().to_pylist()
+    assert [(row["id"], row["y"]) for row in found] == [(1, "TRUE"), (2, "TRUE")]

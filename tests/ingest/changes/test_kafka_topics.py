@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from paimon_cli import Catalog
+from paimon_cli.errors import NoAccess, NotFound, UsageError
 from tests.event_streams import debezium, rows_of
 from tests.kafka_broker import Broker
 
@@ -52,3 +54,26 @@ def test_what_was_polled_of_partitions_that_are_read_again_is_not_applied_beside
         assert {key: row["amount"] for key, row in rows_of(tmp_path, name).items()} == {
             key: sum(range(key, 24, 3)) for key in range(3)
         }
+
+
+@pytest.mark.parametrize("query", ["?offsets=2024-01-31T12:00:00Z", ""])
+def test_an_error_of_one_partition_is_no_answer(broker: Broker, tmp_path: Path, query: str) -> None:
+    """It passed for a time after the last message, from which nothing is read, or for a group that has read nothing."""
+    broker.send("t", added("a", 1))
+    broker.send("t", added("a", 2), partition=1)
+    broker.times = {("t", 0): 0, ("t", 1): 0}
+    broker.refused = {("t", 1): KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)}
+    with pytest.raises(NoAccess):
+        ingest(tmp_path, f"t{query}", primary_key="id")
+    assert not (tmp_path / "shop.db/a").exists() and not broker.noted
+
+
+def test_topics_that_cannot_be_read_and_partitions_that_do_not_exist_are_told(broker: Broker, tmp_path: Path) -> None:
+    broker.send("t", added("a", 1))
+    with pytest.raises(UsageError, match="t has no partition 7: it has 1 partition"):
+        ingest(tmp_path, "t?offsets=0:0,7:4", primary_key="id")
+    with pytest.raises(NotFound, match="has no topic other"):
+        ingest(tmp_path, "t,other", primary_key="id")
+    broker.unreadable = {"t": KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)}
+    with pytest.raises(NoAccess):
+        ingest(tmp_path, "t", primary_key="id")
