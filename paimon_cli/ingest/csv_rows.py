@@ -185,7 +185,7 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
             recoded = text_stream(stream, split.path, split.name, form.encoding)
             text = io.TextIOWrapper(recoded, encoding="utf-8-sig", errors="surrogateescape", newline="")
             # UTF-16 read as UTF-8 has a zero after each letter, which the csv module of Python 3.10 does not accept.
-            lines = (line.replace("\0", NOT_ENCODABLE) for line in text)
+            lines = (line.replace("\0", NOT_ENCODABLE) for line in _first_lines(text))
             rows = csv.reader(lines, delimiter=delimiter, escapechar=form.escape or None, **quoting)
             cells = next((row for row in rows if row), [])
             is_only_row = not text.read(1)
@@ -197,6 +197,16 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
     except (csv.Error, *_UNREADABLE) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
     return cells, is_only_row
+
+
+def _first_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text, as far as a row may go on: a file may have no line end at all, or a quote that nothing closes."""
+    left = PIECES.csv_block_bytes
+    while line := text.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise csv.Error(f"a row of more than {PIECES.csv_block_bytes >> 20} MB cannot be read; or the file is no CSV")
+        yield line
 
 
 def _column_names(first_row: list[str], split: SourceSplit, form: TextForm, by_position: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import re
@@ -15,8 +16,10 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.csv_rows import csv_batches
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.pieces import PIECES
 from tests.ingest.input_files import one_column, rows_of, text_file
@@ -87,6 +90,33 @@ def test_bad_rows_between_blocks_keep_their_numbers(tmp_path: Path, monkeypatch:
     wrong = [n + 1 for n in range(300) if n % 7 == 3 or n % 11 == 0]
     assert [fault.row for fault in tally.first] == wrong[:20]
     assert tally.bad_rows == len(wrong) and tally.rows == 300 - len(wrong)
+
+
+class _Endless(io.RawIOBase):
+    """Cells without a line end, of which nobody should want many."""
+
+    def __init__(self, cell: bytes) -> None:
+        self.cell, self.read_bytes = cell, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(memoryview(buffer))
+        self.read_bytes += size
+        assert self.read_bytes < 1 << 20, "it is all read"
+        memoryview(buffer)[:] = (self.cell * size)[:size]
+        return size
+
+
+@pytest.mark.parametrize("cell", [b"a", b"a,", b'"a\n",'])
+def test_a_first_row_without_end_is_not_held_in_memory(cell: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small archive may hold gigabytes of such text."""
+    monkeypatch.setattr(PIECES, "csv_block_bytes", 1000)
+    streams: list[Any] = [io.BytesIO(), _Endless(cell)]
+    split = SourceSplit("a.csv", "csv", 0, None, 0, 0, "a.csv")
+    with pytest.raises(BadInput, match=r"cannot read the header of a\.csv"):
+        next(csv_batches(lambda: streams.pop(), split, TextForm()))
 
 
 def _compressed_by_arrow(codec: str) -> Callable[[bytes], bytes]:
@@ -233,6 +263,17 @@ def test_a_wrong_delimiter_is_guessed(tmp_path: Path) -> None:
         ({"delimiter": ";", "quote": ";"}, "must differ"),
         ({"timezone": "Mars/Olympus"}, "no time zone"),
         ({"encoding": "nonsense"}, "no encoding"),
+        ({"encoding": "a\0b"}, "no encoding"),
+        ({"encoding": "\udcff"}, "no encoding"),
+        ({"encoding": None}, "encoding None: it must be a string"),
+        ({"timezone": 2}, "timezone 2: it must be a string"),
+        ({"header": "no"}, "header 'no': it must be True or False"),
+        ({"null_values": ["\udcff"]}, "not valid Unicode"),
+        ({"columns": ["\udcff"]}, "not valid Unicode"),
+        ({"timestamp_formats": ["%Y-%m-%d\udcff"]}, "not valid Unicode"),
+        ({"timestamp_formats": ["%Y-%m-%d %H %I %p"]}, "%H and %I say the same"),
+        ({"timestamp_formats": ["%m-%d-%y (%Y)"]}, "%Y and %y say the same"),
+        ({"timestamp_formats": ["%Y-%m-%d %b"]}, "%m and %b say the same"),
     ],
 )
 def test_a_form_made_in_python_is_checked_when_it_is_made(form: dict[str, Any], message: str) -> None:
