@@ -37,6 +37,7 @@ _TEXTS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
 _ARGUMENTS = {"date_format": (str,), "truncate": (int,)}
 _LETTERS = {"yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "DDD": "%j"}
 """Runs of letters of a pattern of Java, and what they are in C."""
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _FUNCTIONS = (*_PARTS, "date_format", "substring", "truncate", *_TEXTS)
 
 
@@ -128,10 +129,12 @@ class _Column(str):
 def _strftime(pattern: str) -> str:
     """A pattern of Java's DateTimeFormatter as one of C. Raises `UsageError` for letters that are not supported."""
     found = list[str]()
-    for number, part in enumerate(pattern.split("'")):
+    for number, part in enumerate(_QUOTED.split(pattern)):
         if number % 2:
-            found.append(part.replace("%", "%%") or "'")
+            found.append(part.replace("%", "%%").replace("''", "'") or "'")
             continue
+        if "'" in part:
+            raise UsageError(f"cannot read the pattern {pattern[:60]}", "a quote in it is never closed", "write '' for a quote")
         for letter, run in groupby(part):
             word = "".join(run)
             if letter.isalpha() and word not in _LETTERS:

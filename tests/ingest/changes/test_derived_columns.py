@@ -29,6 +29,7 @@ SECONDS = TimestampType("TIMESTAMP", precision=6)
         ("x = date_format(c, 'yyyy-MM-dd')", ["2024-02-29", None, "1969-12-31"]),
         ("x=DATE_FORMAT( c , 'yyMMdd''T''HH:mm:ss')", ["240229T23:05:07", None, "691231T01:02:03"]),
         ("x = date_format(c, 'DDD%')", ["060%", None, "365%"]),
+        ("x = date_format(c, '''%d o''''clock'' ''''''''HH')", ["%d o'clock '23", None, "%d o'clock '01"]),
     ],
 )
 def test_functions_of_times(text: str, expected: list[Any]) -> None:
@@ -75,6 +76,8 @@ def test_numbers_are_truncated_as_java_does() -> None:
         "x = year(c, 1)",
         "x = date_format(c)",
         "x = date_format(c, 'yyyy-LL')",
+        "x = date_format(c, 'yyyy-M-dd')",
+        "x = date_format(c, 'yyyy''T')",
         "x = truncate(c, 0)",
         "x = substring(c, -1)",
         "x = substring(c, 1, 2, 3)",
@@ -183,3 +186,12 @@ def test_columns_of_another_kind_stop_the_table_with_a_reason(tmp_path: Path) ->
         catalog.ingest(file, **given, computed="y = upper(extra)")
     found = Table.open(str(tmp_path / "shop.db/a")).scan().to_arrow().to_pylist()
     assert [(row["id"], row["y"]) for row in found] == [(1, "TRUE"), (2, "TRUE")]
+
+
+def test_a_column_that_no_table_has_is_told(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """Not all tables of a source need it; if none has it, the name may be wrong."""
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    events = [debezium("a", "c", None, {"id": 1, "day": "2024-05-06"}), debezium("b", "c", None, {"id": 1})]
+    file = written(tmp_path / "1.json", *events)
+    Catalog(str(tmp_path)).ingest(file, **given, computed=["m = month(day)", "y = year(dya)"])
+    assert [str(one.message) for one in recwarn] == ["'y' is null in all tables: none has a column dya to compute it from"]
