@@ -49,7 +49,8 @@ class Sent:
 @dataclass
 class Broker:
     """`logs`: the messages of each partition, from offset `lows` on. `noted`: what the group has committed. `times`: what it answers
-    to a question for offsets of a time, by partition. `troubles`: errors that come before the next messages. `refused`: errors in
+    to a question for offsets of a time, by partition.
+    `brought`: what the next polls bring, whatever is in the logs. `refused`: errors in
     the answers about a partition, and `unreadable` about a topic. `asked`: the times that were asked for.
     """
 
@@ -57,7 +58,7 @@ class Broker:
     lows: dict[Place, int] = field(default_factory=dict)
     noted: dict[Place, TopicPartition] = field(default_factory=dict)
     times: dict[Place, int] = field(default_factory=dict)
-    troubles: deque[Sent] = field(default_factory=deque)
+    brought: deque[list[Sent]] = field(default_factory=deque)
     refused: dict[Place, KafkaError] = field(default_factory=dict)
     unreadable: dict[str, KafkaError] = field(default_factory=dict)
     asked: list[int] = field(default_factory=list)
@@ -138,8 +139,8 @@ class Consumer:
             given = self.gives.pop(0)
             assert self.on_assign is not None
             self.on_assign(self, [TopicPartition(*place) for place in given])
-        if self.broker.troubles:
-            return [self.broker.troubles.popleft()]
+        if self.broker.brought:
+            return self.broker.brought.popleft()
         found = list[Sent]()
         for place, position in self.positions.items():
             new = [one for one in self.broker.logs[place] if one.at >= position][: count - len(found)]

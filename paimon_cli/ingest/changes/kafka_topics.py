@@ -146,7 +146,7 @@ class KafkaTopics:
         for one, moment in zip(committed, times, strict=True):
             partition = Partition(one.topic, one.partition)
             low, high = self._ends(one)
-            is_new = self.client.address.beginning is not None and partition not in self._begun
+            is_new = partition not in self._begun and self._is_named(partition)
             position = self._begin(partition, (low, high), None if one.offset < 0 else one.offset, moment, is_new)
             self._begun.add(partition)
             gone = low if one.offset < 0 and not is_new else 0
@@ -155,6 +155,11 @@ class KafkaTopics:
                 position = first
             self.places[partition] = PartitionPlace(position, high, first, gone, position >= high, first < position)
         self._is_assigned = True
+
+    def _is_named(self, one: Partition) -> bool:
+        """Whether the address says where a partition begins; of `exact` offsets, the others go on where the group is."""
+        beginning = self.client.address.beginning
+        return beginning is not None and (not beginning.exact or one.number in beginning.exact)
 
     def _ends(self, one: TopicPartition) -> tuple[int, int]:
         """The offsets of the first message and after the last one."""
@@ -174,15 +179,14 @@ class KafkaTopics:
         """The offset from which a partition is read."""
         (low, high), beginning = ends, self.client.address.beginning
         if is_new and beginning is not None:
-            if beginning.edge or beginning.millis is not None:
+            if not beginning.exact:
                 at_time = moment if moment >= 0 else high
                 return low if beginning.edge == EARLIEST else high if beginning.edge == LATEST else at_time
-            if one.number in beginning.exact:
-                found = beginning.exact[one.number]
-                if not low <= found <= high:
-                    why = f"it has offsets from {low} to {high}"
-                    raise UsageError(f"{one.name} has no offset {found}", why, "name another one, or ?offsets=earliest")
-                return found
+            found = beginning.exact[one.number]
+            if not low <= found <= high:
+                why = f"it has offsets from {low} to {high}"
+                raise UsageError(f"{one.name} has no offset {found}", why, "name another one, or ?offsets=earliest")
+            return found
         if committed is None:
             return low
         if committed < low:
