@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from paimon_cli.errors import BadInput
+from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.csv_quotes import CheckedQuotes, CsvSyntax, MisquotedRow, MisquotedRows
 from paimon_cli.ingest.faults import AFTER_QUOTE, Fault, in_one_line, shown
 from paimon_cli.ingest.source_files import RawRows, SourceSplit, no_rows
@@ -39,6 +39,9 @@ def csv_batches(
     quoted cell is never closed. Faults are rows with too few or too many cells, or with something after a closing quote.
     """
     delimiter = form.delimiter or DELIMITER_OF_EXTENSION.get(splitext(uncompressed_name(split.path))[1].lower(), ",")
+    if delimiter in (form.quote, form.escape):
+        why = f"{split.name} has {delimiter!r} between its cells, which cannot mean two things"
+        raise UsageError("--delimiter, --quote and --escape must differ", why)
     quotes = _Quotes(open_source, split, form, delimiter)
     try:
         first_row, is_only_row = _first_row(open_source, split, form, delimiter)
@@ -62,7 +65,8 @@ def csv_batches(
         faults = _take_faults(invalid, split, form, next_row)
         if misquoted := quotes.faults_in(rows):
             valid = ~np.isin(rows, list(misquoted))
-            batch, rows, faults = batch.filter(pa.array(valid)), rows[valid], [*faults, *misquoted.values()]
+            batch, rows = batch.filter(pa.array(valid)), rows[valid]
+            faults = sorted([*faults, *misquoted.values()], key=lambda fault: fault.row)
         named = batch.rename_columns(names)
         for start in range(0, max(1, batch.num_rows), PIECES.batch_rows):
             yield RawRows(
