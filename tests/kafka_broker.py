@@ -105,7 +105,9 @@ class Consumer:
     def list_topics(self, timeout: float) -> Any:
         topics: dict[str, Any] = {}
         for topic, number in self.broker.logs:
-            topics.setdefault(topic, SimpleNamespace(partitions={}, error=self.broker.unreadable.get(topic))).partitions[number] = None
+            topics.setdefault(topic, SimpleNamespace(partitions={}, error=self.broker.unreadable.get(topic))).partitions[
+                number
+            ] = None
         return SimpleNamespace(topics=topics, cluster_id=self.broker.cluster)
 
     def subscribe(self, topics: Sequence[str], on_assign: Any, on_revoke: Any, on_lost: Any) -> None:

@@ -336,7 +336,9 @@ class IngestRun:
         columns = [column for one in results for column in one.columns]
         for column in self.derived.computed:  # null in the tables that lack it; if all do, its name may be wrong
             if columns and not any(one.startswith(f"{column.source} ") for one in columns):
-                self.site.runtime.warn(f"'{column.name}' is null in all tables: none has a column {column.source} to compute it from")
+                self.site.runtime.warn(
+                    f"'{column.name}' is null in all tables: none has a column {column.source} to compute it from"
+                )
         stopped = [target for target in self.targets.values() if target.failure is not None]
         if failure is not None:
             failure.details["tables"] = results

@@ -46,7 +46,7 @@ def test_refused_rows_are_told_once_and_the_others_keep_their_numbers(
     """
     monkeypatch.setattr(PIECES, "csv_block_bytes", block)
     monkeypatch.setattr(PIECES, "batch_rows", batch)
-    kinds = ["{0},x", "{0},\"a\nb\"", "{0}", "{0},x,y", '{0},"a"b', '"{0}"c,"a""b"', '{0},"a,\n{0}"b', "\n{0},x"]
+    kinds = ["{0},x", '{0},"a\nb"', "{0}", "{0},x,y", '{0},"a"b', '"{0}"c,"a""b"', '{0},"a,\n{0}"b', "\n{0},x"]
     good = {0, 1, 7}
     orders = [[0, 2, 0, 3, 4, 0, 5, 6, 7, 1, 1], [0, *([2] * 20), 0, *([4] * 20), 1], [0, 4, 2], [1, 4, 4, 0, 6, 6, 3]]
     for order in orders:
@@ -76,11 +76,15 @@ def test_refused_rows_are_told_once_and_the_others_keep_their_numbers(
         (",v\n1,a", {}, [{"c1": "1", "v": "a"}]),
         ("007,v\n010,a", {}, [{"007": "010", "v": "a"}]),
         ("k,k\n1,a", {"columns": ["x", "y"]}, [{"x": "1", "y": "a"}]),
-        ("k,v\n\"\",NA\n,\"NA\"\n-,a", {"null_values": ["NA", "-"]}, [{"k": "", "v": None}, {"k": None, "v": "NA"}, {"k": None, "v": "a"}]),
+        (
+            'k,v\n"",NA\n,"NA"\n-,a',
+            {"null_values": ["NA", "-"]},
+            [{"k": "", "v": None}, {"k": None, "v": "NA"}, {"k": None, "v": "a"}],
+        ),
         ("k;v\n1;a", {"delimiter": ";"}, [{"k": "1", "v": "a"}]),
         ("a;b\n1;2", {"delimiter": ","}, [{"a;b": "1;2"}]),
-        ("k,v\n1,a\\,\\\"b", {"escape": "\\"}, [{"k": "1", "v": 'a,"b'}]),
-        ("k,v\n1,\"a", {"quote": ""}, [{"k": "1", "v": '"a'}]),
+        ('k,v\n1,a\\,\\"b', {"escape": "\\"}, [{"k": "1", "v": 'a,"b'}]),
+        ('k,v\n1,"a', {"quote": ""}, [{"k": "1", "v": '"a'}]),
         ("k,v\n1,'a,''b'", {"quote": "'"}, [{"k": "1", "v": "a,'b"}]),
     ],
 )
@@ -105,7 +109,10 @@ def test_names_of_a_file_without_header() -> None:
 @pytest.mark.parametrize("name", ["a.tsv", "a.TAB"])
 def test_a_file_of_tabs(name: str) -> None:
     """Its quotes stand beside tabs, and no other character may mean the same."""
-    assert read('k\tv\n1\t"a"b\n2\t"a,"\n3\t"a\tb"\n', name) == ([(2, {"k": b"2", "v": b"a,"}), (3, {"k": b"3", "v": b"a\tb"})], [1])
+    assert read('k\tv\n1\t"a"b\n2\t"a,"\n3\t"a\tb"\n', name) == (
+        [(2, {"k": b"2", "v": b"a,"}), (3, {"k": b"3", "v": b"a\tb"})],
+        [1],
+    )
     assert cells("k,v\n1,a", name, delimiter=",") == [{"k": "1", "v": "a"}]
     for form in ({"quote": "tab"}, {"escape": "tab"}):
         with pytest.raises(UsageError, match="cannot mean two things"):

@@ -9,6 +9,7 @@ import json
 import lzma
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from paimon_cli.ingest.csv_rows import csv_batches
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.source_files import SourceSplit
-from paimon_cli.ingest.text_form import TextForm, text_form
+from paimon_cli.ingest.text_form import FORMATS_OF, TextForm, given_form, pattern_of, text_form
+from paimon_cli.ingest.text_values import in_iso_form
 from paimon_cli.pieces import PIECES
 from tests.ingest.input_files import one_column, rows_of, text_file
 
@@ -358,3 +360,97 @@ def test_signs_that_cannot_be_used(form: dict[str, Any], said: str) -> None:
 def test_number_signs_have_no_effect_on_json() -> None:
     with pytest.raises(UsageError, match="decimal has no effect on json input"):
         TextForm(decimal=",").check_used_by({"json"})
+
+
+FITS = {
+    "%d.%m.%Y": ("31.01.2024", ["31.01.2024x", "x31.01.2024", "31/01/2024", "31.01.202", "31.01.2024 10:00"]),
+    "%Y%m%d%%(%H)": ("20240131%(10)", ["20240131%%(10)", "20240131%10", "20240131%(10"]),
+    "%b %e, %y": ("January  1, 24", ["Januar 1, 24", "Jan 1, 2024", "Jan 1. 24"]),
+    "%D %R": ("1/2/24 3:4", ["1/2/2024 3:4", "1/2/24 3:4:5"]),
+    "%F%%T%T": ("2024-01-31%T1:2:3", ["2024-01-31%1:2:3"]),
+    "%A, %Y-%m-%dT%I.%M %p%z": ("WED, 2024-01-31T1.00 a.m.+01", ["2024-01-31T1.00 am+01", "Wed, 2024-01-31T1:00 am+01"]),
+}
+
+
+@pytest.mark.parametrize("format", FITS)
+def test_a_format_takes_whole_texts_as_they_are_written(format: str) -> None:
+    fits, others = FITS[format]
+    pattern, names = pattern_of(format)
+    assert re.search(pattern, fits) and {"d", "m", "y"} <= {name.lower() if name != "b" else "m" for name in names}
+    assert not [text for text in others if re.search(pattern, text)]
+    assert in_iso_form(pa.array([fits, *others]), [format], dates_only=False).to_pylist()[1:] == others
+
+
+@pytest.mark.parametrize(
+    "format", ["%d.%m.", "%Y-%d", "%Y-%m", "%Y-%m-%d %I", "%Y-%m-%d %H %p", "%Y-%m-%d %p", "%Y-%m-%d %", "%Y-%m-%d %T%S"]
+)
+def test_a_format_says_each_part_of_a_time_once(format: str) -> None:
+    with pytest.raises(UsageError, match="timestamp_format"):
+        TextForm(timestamp_formats=[format])
+
+
+def test_empty_texts_of_options_are_given() -> None:
+    """`--quote ''` is no quote, and not the usual one; `--columns ''` is a name that is empty."""
+    assert text_form(quote="", escape="", thousands="").quote == ""
+    assert text_form() == TextForm() and given_form(None) == TextForm()
+    for given in ({"delimiter": ""}, {"column_names": ""}, {"timezone": ""}, {"encoding": ""}, {"decimal": ""}):
+        with pytest.raises(UsageError):
+            text_form(**given)
+    with pytest.raises(UsageError, match="TextForm"):
+        given_form({"delimiter": ";"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "orc", "arrow"])
+def test_an_option_that_has_no_effect_is_refused(format: str) -> None:
+    given: dict[str, Any] = {"delimiter": ";", "quote": "", "escape": "^", "header": False, "columns": ["a"], "decimal": ","}
+    given |= {"thousands": "'", "null_values": [""], "timestamp_formats": ["%Y%m%d"], "encoding": "utf-16", "timezone": "Z"}
+    assert given.keys() == {one.name for one in fields(TextForm)}
+    for name, value in given.items():
+        form = TextForm(**{name: value})
+        form.check_used_by({"csv", format})
+        if format in FORMATS_OF[name]:
+            form.check_used_by({format})
+            continue
+        with pytest.raises(UsageError, match=f"has no effect on {format} input"):
+            form.check_used_by({format})
+
+
+@pytest.mark.parametrize(
+    "form, found",
+    [
+        ({"timezone": "z"}, "UTC"),
+        ({"timezone": "-23:59"}, "-23:59"),
+        ({"timezone": "+02:00:30"}, None),
+        ({"timezone": "+2:00"}, None),
+        ({"timezone": "+24:00"}, None),
+        ({"encoding": "UTF8"}, "utf-8"),
+        ({"encoding": "us-ascii"}, "utf-8"),
+        ({"encoding": "utf-8-sig"}, "utf-8"),
+        ({"encoding": "U16"}, "utf-16"),
+        ({"encoding": "utf-32-le"}, "utf-32-le"),
+        ({"encoding": "hex"}, None),
+        ({"columns": ["a", " a"]}, None),
+        ({"columns": [" a ", "b"]}, ("a", "b")),
+        ({"escape": '"'}, None),
+        ({"quote": ";", "delimiter": ";"}, None),
+        ({"escape": ","}, None),
+        ({"delimiter": "\n"}, None),
+        ({"quote": "\r"}, None),
+        ({"delimiter": "\0"}, None),
+        ({"delimiter": "\u2028"}, None),
+        ({"thousands": "0"}, None),
+        ({"thousands": "+"}, None),
+        ({"thousands": '"'}, None),
+        ({"decimal": "-"}, None),
+        ({"decimal": "tab"}, None),
+        ({"thousands": "\u200b"}, None),
+        ({"thousands": "\xa0"}, "\xa0"),
+    ],
+)
+def test_what_is_made_of_an_option(form: dict[str, Any], found: Any) -> None:
+    (name,) = list(form)[:1]
+    if found is not None:
+        assert getattr(TextForm(**form), name) == found
+        return
+    with pytest.raises(UsageError):
+        TextForm(**form)

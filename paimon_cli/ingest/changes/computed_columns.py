@@ -80,7 +80,9 @@ class ComputedColumn:
     def type(self, source: DataType) -> DataType:
         """The type of the column. Raises `UsageError` for a source that the function does not take."""
         if (self.function in _PARTS or self.function == "date_format") and source.root not in _MOMENT_ROOTS:
-            why = f"{self.function} takes dates, times of a day and texts that hold one, and {self.source} is {type_to_sql(source)}"
+            why = (
+                f"{self.function} takes dates, times of a day and texts that hold one, and {self.source} is {type_to_sql(source)}"
+            )
             raise UsageError(f"--computed {self.name}", why)
         if self.function in _PARTS:
             return INT

@@ -17,7 +17,7 @@ from paimon_cli.ingest.changes.computed_columns import ComputedColumn
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
 from tests.event_streams import TYPES, canal, debezium, flat, maxwell, with_schema, written
 
-MOMENTS = pa.array([datetime(2024, 2, 29, 23, 5, 7, 999_999), None, datetime(1969, 12, 31, 1, 2, 3)], pa.timestamp("us"))
+MOMENTS = pa.array([datetime(2024, 2, 29, 23, 5, 7, 999_999), None, datetime(1969, 12, 31, 1, 2, 3, 500_000)], pa.timestamp("us"))
 SECONDS = TimestampType("TIMESTAMP", precision=6)
 
 
@@ -35,7 +35,7 @@ SECONDS = TimestampType("TIMESTAMP", precision=6)
 def test_functions_of_times(text: str, expected: list[Any]) -> None:
     column = ComputedColumn.of(text)
     assert column.values(MOMENTS, SECONDS)[0].to_pylist() == expected
-    texts = pa.array(["2024-02-29 23:05:07.999999", None, "1969-12-31T01:02:03"])
+    texts = pa.array(["2024-02-29 23:05:07.999999", None, "1969-12-31T01:02:03.5"])
     assert column.values(texts, STRING) == (pa.array(expected, column.values(texts, STRING)[0].type), [])
     assert column.values(pa.array(["soon"]), STRING)[1] == [0]
 
@@ -65,9 +65,20 @@ def test_numbers_are_truncated_as_java_does() -> None:
     ]
 
 
+def test_what_is_computed_may_be_null_as_its_source() -> None:
+    for text in ("x = truncate(c, 10)", "x = upper(c)", "x = truncate(c, 2)"):
+        for source in (BIGINT.with_nullable(False), STRING.with_nullable(False)):
+            assert ComputedColumn.of(text).type(source).nullable
+    assert ComputedColumn.of("x = truncate(c, 10)").type(BIGINT) == BIGINT
+    assert ComputedColumn.of("x = year(c)").values(pa.array([None, "soon", None, "2024-01-01"]), STRING)[1] == [1]
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "x = truncate(c, -1)",
+        "x = truncate(c)",
+        "x = substring(c)",
         "x",
         "x = c",
         "x = now()",
