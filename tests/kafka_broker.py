@@ -1,5 +1,5 @@
-"""A broker of Kafka in memory, in the place of librdkafka: it also shows what librdkafka's own cluster of tests does not know, such as
-times of messages, messages that were deleted, and errors of one partition.
+"""A broker of Kafka in memory, in the place of librdkafka. It also has what librdkafka's own cluster of tests lacks, such as times
+of messages, messages that were deleted, and errors of one partition.
 """
 
 from __future__ import annotations
@@ -48,10 +48,9 @@ class Sent:
 
 @dataclass
 class Broker:
-    """`logs`: the messages of each partition, from offset `lows` on. `noted`: what the group has committed. `times`: what it answers
-    to a question for offsets of a time, by partition.
-    `brought`: what the next polls bring, whatever is in the logs. `refused`: errors in
-    the answers about a partition, and `unreadable` about a topic. `asked`: the times that were asked for.
+    """`logs`: the messages of each partition, from offset `lows` on. `noted`: what the group has committed. `times`: what it
+    answers to a question for offsets of a time, by partition. `brought`: what the next polls bring, whatever is in the logs.
+    `refused`: errors in the answers about a partition, and `unreadable` about a topic. `asked`: the times that were asked for.
     """
 
     logs: dict[Place, list[Sent]] = field(default_factory=dict)

@@ -189,7 +189,7 @@ def test_columns_of_another_kind_stop_the_table_with_a_reason(tmp_path: Path) ->
     catalog, given = Catalog(str(tmp_path)), {"format": "debezium", "into": "shop", "primary_key": "id"}
     first = [with_schema(debezium("a", "c", None, {"id": number, "extra": True})) for number in (1, 2)]
     file = written(tmp_path / "1.json", *first)
-    with pytest.warns(UserWarning), pytest.raises(UsageError, match="year takes dates.*extra is BOOLEAN"):
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match=r"year takes dates.*extra is BOOLEAN"):
         catalog.ingest(file, **given, computed="y = year(extra)")
     second = with_schema(debezium("a", "c", None, {"id": 3, "extra": "x"}), {**TYPES, "extra": TYPES["name"]})
     file = written(tmp_path / "2.json", *first, second)
