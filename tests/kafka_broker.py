@@ -1,5 +1,5 @@
-"""A broker of Kafka in memory, in the place of librdkafka. It also has what librdkafka's own cluster of tests lacks, such as times
-of messages, messages that were deleted, and errors of one partition.
+"""A broker of Kafka in memory, in the place of librdkafka. It also has what librdkafka's own cluster of tests lacks, such as
+times of messages, messages that were deleted, and errors of one partition.
 """
 
 from __future__ import annotations

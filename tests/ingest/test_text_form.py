@@ -393,7 +393,8 @@ def test_empty_texts_of_options_are_given() -> None:
     """`--quote ''` is no quote, and not the usual one; `--columns ''` is a name that is empty."""
     assert text_form(quote="", escape="", thousands="").quote == ""
     assert text_form() == TextForm() and given_form(None) == TextForm()
-    for given in ({"delimiter": ""}, {"column_names": ""}, {"timezone": ""}, {"encoding": ""}, {"decimal": ""}):
+    empty: list[dict[str, Any]] = [{"delimiter": ""}, {"column_names": ""}, {"timezone": ""}, {"encoding": ""}, {"decimal": ""}]
+    for given in empty:
         with pytest.raises(UsageError):
             text_form(**given)
     with pytest.raises(UsageError, match="TextForm"):
