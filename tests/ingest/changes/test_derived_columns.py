@@ -186,7 +186,8 @@ def test_what_events_lack_is_said(tmp_path: Path) -> None:
 
 def test_columns_of_another_kind_stop_the_table_with_a_reason(tmp_path: Path) -> None:
     """Of the column of a source that is no time, and of one whose type has become another one."""
-    catalog, given = Catalog(str(tmp_path)), {"format": "debezium", "into": "shop", "primary_key": "id"}
+    catalog = Catalog(str(tmp_path))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
     first = [with_schema(debezium("a", "c", None, {"id": number, "extra": True})) for number in (1, 2)]
     file = written(tmp_path / "1.json", *first)
     with pytest.warns(UserWarning), pytest.raises(UsageError, match=r"year takes dates.*extra is BOOLEAN"):
