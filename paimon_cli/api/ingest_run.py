@@ -333,6 +333,12 @@ class IngestRun:
         unmatched = self.names.unmatched(self.by_source) if self.by_source or self.leaves_out else []
         if unmatched:
             self.site.runtime.warn(f"of no table were events read that {' and '.join(unmatched[:_MOST_NAMED])} could mean")
+        columns = [column for one in results for column in one.columns]
+        for column in self.derived.computed:  # null in the tables that lack it; if all do, its name may be wrong
+            if columns and not any(one.startswith(f"{column.source} ") for one in columns):
+                self.site.runtime.warn(
+                    f"'{column.name}' is null in all tables: none has a column {column.source} to compute it from"
+                )
         stopped = [target for target in self.targets.values() if target.failure is not None]
         if failure is not None:
             failure.details["tables"] = results

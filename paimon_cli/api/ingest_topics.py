@@ -52,6 +52,8 @@ class TopicReading(EventReading):
         until = clock.now_millis() + self.run.interval_millis
         while True:
             for partition, lines in self.topics.blocks():
+                if not self.topics.holds_next(partition, lines):
+                    continue  # an event before them has let it be read again
                 awaited.discard(partition)
                 self._apply(partition, self._transaction(partition).released(lines))
                 self._bound()

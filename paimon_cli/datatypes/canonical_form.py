@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, Inexact, localcontext
 from typing import Any
@@ -58,6 +59,12 @@ from paimon_cli.datatypes.variant_columns import holds_variants
 from paimon_cli.datatypes.variant_text import ODD_JSON, parsed, shown_json, variant_text, variant_texts, variant_value
 from paimon_cli.options.option_text import json_text, shortened, without_controls
 
+_RAW_MILLIS = "raw_millis"
+"""The key of a TIME outside of the day, which casts can make."""
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_HEX = re.compile(r"([0-9a-fA-F]{2})*")
+"""Python's own parsers also take blanks, underscores, and digits of other alphabets."""
+
 
 def canonical_json(value: Any, t: DataType) -> Any:
     """An internal value in canonical form, as JSON-able data."""
@@ -74,7 +81,7 @@ def canonical_json(value: Any, t: DataType) -> Any:
     if t.root == "DATE":
         return date_text(value)
     if isinstance(t, TimeType):
-        return time_text(value) if 0 <= value < MILLIS_OF_DAY else {"raw_millis": value}
+        return time_text(value) if 0 <= value < MILLIS_OF_DAY else {_RAW_MILLIS: value}
     if isinstance(t, TimestampType):
         return timestamp_text(value) + ("Z" if t.root == "TIMESTAMP_LTZ" else "")
     if isinstance(t, ArrayType):
@@ -143,11 +150,11 @@ def _internal(value: Any, t: DataType) -> Any:
         case StringType():
             return _expected(value, str, "a text")
         case BinaryType():
-            return bytes.fromhex(value)
+            return _bytes(value)
         case DecimalType(precision, scale):
             return _decimal(value, precision, scale)
         case TimeType():
-            return int(value["raw_millis"]) if isinstance(value, dict) else parse_time(value)
+            return _integer(value.get(_RAW_MILLIS), 1 << 31) if isinstance(value, dict) else parse_time(value)
         case TimestampType():
             return parse_timestamp(value)
         case ArrayType(element):
@@ -181,9 +188,15 @@ def _float(value: Any) -> float:
     return float(value)
 
 
+def _bytes(value: Any) -> bytes:
+    if not _HEX.fullmatch(_expected(value, str, "a text")):
+        raise ValueError("pairs of hex digits are expected")
+    return bytes.fromhex(value)
+
+
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
-    if isinstance(value, (bool, float)):
-        raise ValueError("a text is expected")
+    if isinstance(value, bool) or not isinstance(value, (int, str)) or not _NUMBER.fullmatch(str(value)):
+        raise ValueError("the text of a number is expected")
     number = Decimal(value)
     with localcontext() as context:
         context.prec, context.traps[Inexact] = 80, True

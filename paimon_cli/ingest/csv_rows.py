@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from paimon_cli.errors import BadInput
+from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.csv_quotes import CheckedQuotes, CsvSyntax, MisquotedRow, MisquotedRows
 from paimon_cli.ingest.faults import AFTER_QUOTE, Fault, in_one_line, shown
 from paimon_cli.ingest.source_files import RawRows, SourceSplit, no_rows
@@ -39,6 +39,9 @@ def csv_batches(
     quoted cell is never closed. Faults are rows with too few or too many cells, or with something after a closing quote.
     """
     delimiter = form.delimiter or DELIMITER_OF_EXTENSION.get(splitext(uncompressed_name(split.path))[1].lower(), ",")
+    if delimiter in (form.quote, form.escape):
+        why = f"{split.name} has {delimiter!r} between its cells, which cannot mean two things"
+        raise UsageError("--delimiter, --quote and --escape must differ", why)
     quotes = _Quotes(open_source, split, form, delimiter)
     try:
         first_row, is_only_row = _first_row(open_source, split, form, delimiter)
@@ -62,7 +65,8 @@ def csv_batches(
         faults = _take_faults(invalid, split, form, next_row)
         if misquoted := quotes.faults_in(rows):
             valid = ~np.isin(rows, list(misquoted))
-            batch, rows, faults = batch.filter(pa.array(valid)), rows[valid], [*faults, *misquoted.values()]
+            batch, rows = batch.filter(pa.array(valid)), rows[valid]
+            faults = sorted([*faults, *misquoted.values()], key=lambda fault: fault.row)
         named = batch.rename_columns(names)
         for start in range(0, max(1, batch.num_rows), PIECES.batch_rows):
             yield RawRows(
@@ -185,7 +189,7 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
             recoded = text_stream(stream, split.path, split.name, form.encoding)
             text = io.TextIOWrapper(recoded, encoding="utf-8-sig", errors="surrogateescape", newline="")
             # UTF-16 read as UTF-8 has a zero after each letter, which the csv module of Python 3.10 does not accept.
-            lines = (line.replace("\0", NOT_ENCODABLE) for line in text)
+            lines = (line.replace("\0", NOT_ENCODABLE) for line in _first_lines(text))
             rows = csv.reader(lines, delimiter=delimiter, escapechar=form.escape or None, **quoting)
             cells = next((row for row in rows if row), [])
             is_only_row = not text.read(1)
@@ -197,6 +201,16 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
     except (csv.Error, *_UNREADABLE) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
     return cells, is_only_row
+
+
+def _first_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text, as far as a row may go on: a file may have no line end at all, or a quote that nothing closes."""
+    left = PIECES.csv_block_bytes
+    while line := text.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise csv.Error(f"a row of more than {PIECES.csv_block_bytes >> 20} MB cannot be read; or the file is no CSV")
+        yield line
 
 
 def _column_names(first_row: list[str], split: SourceSplit, form: TextForm, by_position: Sequence[str]) -> list[str]:

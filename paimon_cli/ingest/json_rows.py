@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -300,11 +301,15 @@ def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool 
 
 def _floating(value: int | Decimal, t: DataType) -> float:
     """The number as a float. Raises `ValueError` for one that would become infinite in the type."""
+    try:
+        number = float(value)
+    except OverflowError:  # of a whole number; a decimal becomes infinite
+        number = math.inf
     with np.errstate(over="ignore"):
-        is_infinite = np.isinf(np.float32(float(value)) if t.root == "FLOAT" else float(value))
+        is_infinite = np.isinf(np.float32(number) if t.root == "FLOAT" else number)
     if is_infinite:
         raise ValueError(f"it is outside the range of {t.root}")
-    return float(value)
+    return number
 
 
 def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:

@@ -79,6 +79,8 @@ class TextForm:
             "decimal": _number_sign("--decimal", _character("--decimal", self.decimal)),
             "thousands": _thousands(self.thousands),
         }
+        if not isinstance(self.header, bool):
+            raise UsageError(f"header {self.header!r}", "it must be True or False")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         special = [c for c in (self.delimiter or ",", self.quote, self.escape) if c]
@@ -179,7 +181,17 @@ def _texts(flag: str, texts: Sequence[str]) -> tuple[str, ...]:
     """The texts. A single one is not taken for the list of its characters."""
     if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
         raise UsageError(f"{flag} {texts!r}", "it must be a list of strings")
+    if not all(map(_is_unicode, texts)):  # bytes of the command line that are not UTF-8
+        raise UsageError(f"{flag} {list(texts)!r}", "it is not valid Unicode text")
     return tuple(texts)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _column_names(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -193,6 +205,8 @@ def _column_names(given: tuple[str, ...]) -> tuple[str, ...]:
 
 def _timezone(text: str) -> str:
     """An offset such as +02:00, or a name of the time zone database."""
+    if not isinstance(text, str):
+        raise UsageError(f"--timezone {text!r}", "it must be a string")
     if FIXED_OFFSET.fullmatch(text):
         return text
     try:
@@ -209,9 +223,11 @@ def _checked_format(text: str) -> str:
 
 
 def _encoding(text: str) -> str:
+    if not isinstance(text, str):
+        raise UsageError(f"--encoding {text!r}", "it must be a string")
     try:
         found = codecs.lookup(text)
-    except LookupError as problem:
+    except (LookupError, ValueError) as problem:
         raise UsageError(
             f"no encoding {text!r}", hint="use a name that Python knows, such as latin1, cp1252 or utf-16"
         ) from problem
@@ -260,13 +276,15 @@ def pattern_of(format: str) -> tuple[str, frozenset[str]]:
         pattern += re.escape(format[position : found.start()]) + PATTERNS[letter]
         names += re.findall(r"P<(.)>", PATTERNS[letter])
         position = found.end()
-    problem = next((f"%{name} appears twice" for name in names if names.count(name) > 1), "") or _missing_directives(set(names))
+    problem = next((f"%{name} appears twice" for name in names if names.count(name) > 1), "") or _unusable_directives(set(names))
     if problem:
         raise UsageError(f"--timestamp-format {format}", problem)
     return pattern + re.escape(format[position:]) + "$", frozenset(names)
 
 
-def _missing_directives(names: set[str]) -> str:
+def _unusable_directives(names: set[str]) -> str:
     if not (names & {"Y", "y"} and names & {"m", "b"} and "d" in names):
         return "it needs a year (%Y), a month (%m, %b) and a day (%d)"
+    if twice := next((f"%{one} and %{other}" for one, other in ("Yy", "mb", "HI") if {one, other} <= names), ""):
+        return f"{twice} say the same, and may differ"
     return "%I and %p need each other" if ("I" in names) != ("p" in names) else ""

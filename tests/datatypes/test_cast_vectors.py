@@ -10,8 +10,8 @@ import pytest
 
 from paimon_cli.datatypes.arrow_types import values_from_arrow, values_to_arrow
 from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
-from paimon_cli.datatypes.column_cast import cast_column, cast_of, keeps_values, may_cast
-from paimon_cli.datatypes.data_type import DataType, DecimalType, StringType, TimestampType
+from paimon_cli.datatypes.column_cast import cast_column, cast_of, default_column, keeps_values, may_cast, with_default
+from paimon_cli.datatypes.data_type import DataField, DataType, DecimalType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.internal_values import decimal_of
 from paimon_cli.errors import NotSupported, UsageError
@@ -143,3 +143,64 @@ ROUNDED = {
 @pytest.mark.parametrize(("text", "time"), ROUNDED.items())
 def test_the_fourth_digit_of_a_second_rounds_a_time(text: str, time: str) -> None:
     assert _cast(text, parse_type("STRING"), parse_type("TIME(3)")) == time
+
+
+NO_CASTS = {
+    "BOOLEAN": ["BOOLEAN", "DATE", "TIMESTAMP(3)", "BYTES"],
+    "TINYINT": ["TIMESTAMP(3)", "TIMESTAMP(6) WITH LOCAL TIME ZONE", "DATE"],
+    "DOUBLE": ["BOOLEAN", "TIMESTAMP(3)", "BYTES"],
+    "DATE": ["DATE", "TIME(3)", "INT", "CHAR(10)", "VARCHAR(10)", "BYTES"],
+    "TIME(3)": ["DATE", "BIGINT", "VARCHAR(8)"],
+    "TIMESTAMP(3)": ["BOOLEAN", "SMALLINT", "DOUBLE", "VARCHAR(30)", "BYTES"],
+    "BYTES": ["INT", "TIMESTAMP(3)", "BOOLEAN"],
+}
+
+
+@pytest.mark.parametrize("source", NO_CASTS)
+def test_a_cast_that_paimon_does_not_have_is_refused(source: str) -> None:
+    kind = parse_type(source)
+    for text in NO_CASTS[source]:
+        target = parse_type(text)
+        assert cast_of(kind, target) is None
+        with pytest.raises(NotSupported, match="there is no cast from"):
+            cast_column(values_to_arrow([None], kind), kind, target)
+
+
+def test_lengths_of_texts_and_bytes() -> None:
+    """Bytes are cut and padded, also those of texts; what is not a text itself is cut, but for bytes."""
+    found = {
+        ("BYTES", "VARBINARY(2)", "616263"): "6162",
+        ("BYTES", "BINARY(4)", "616263"): "61626300",
+        ("STRING", "VARBINARY(2)", "abc"): "6162",
+        ("STRING", "BINARY(4)", "abc"): "61626300",
+        ("BYTES", "VARCHAR(2)", "616263"): "abc",
+        ("BYTES", "CHAR(4)", "616263"): "abc",
+        ("INT", "VARCHAR(2)", 123): "12",
+        ("INT", "CHAR(4)", 123): "123 ",
+        ("STRING", "VARCHAR(2)", "äöü"): "äö",
+        ("TIMESTAMP(6)", "TIMESTAMP(3)", "2024-01-01T00:00:00.123456"): "2024-01-01T00:00:00.123",
+        ("TIMESTAMP(6)", "TIMESTAMP(4)", "2024-01-01T00:00:00.123456"): "2024-01-01T00:00:00.1234",
+    }
+    for (source, target, value), expected in found.items():
+        assert _cast(value, parse_type(source), parse_type(target)) == expected
+
+
+def test_what_may_become_not_null_or_lose_values_is_asked_for() -> None:
+    for source, target in (("INT", "INT NOT NULL"), ("INT", "BIGINT NOT NULL"), ("BIGINT", "INT"), ("STRING", "INT")):
+        kinds = parse_type(source), parse_type(target)
+        assert may_cast(*kinds, explicit=True) and not may_cast(*kinds, explicit=False)
+    assert may_cast(parse_type("INT NOT NULL"), parse_type("INT"), explicit=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [("'it''s'", "STRING", "it''s"), ("''x''", "STRING", "'x'"), ("'", "STRING", "'"), ("''", "STRING", ""), ("", "STRING", "")],
+)
+def test_a_default_is_in_quotes_or_not(text: str, kind: str, value: str) -> None:
+    """Also the empty text is a default."""
+    t = parse_type(kind)
+    assert default_column(text, t).to_pylist() == [value]
+    column = DataField(0, "v", t, default_value=text)
+    assert with_default(values_to_arrow(["a", None], t), column).to_pylist() == ["a", value]
+    untouched = values_to_arrow(["a", None], t)
+    assert with_default(untouched, DataField(0, "v", t)) is untouched

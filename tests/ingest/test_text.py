@@ -291,6 +291,9 @@ def test_a_number_in_a_nested_value_does_not_become_infinite(t: str, number: str
     with pytest.raises(BadInput, match="column 'a'") as caught:
         rows_of(incoming, text_file(tmp_path, f'{{"k": 1, "a": [{number}]}}', "a.json"))
     assert caught.value.why == f"it is outside the range of {t}"
+    with pytest.raises(BadInput, match="column 'a'") as caught:
+        rows_of(incoming, text_file(tmp_path, f"k,a\n1,[{number[:4000]}]\n", "a.csv"))
+    assert caught.value.why == f"it is outside the range of {t}"
 
 
 def test_deletes_and_kinds_in_text(tmp_path: Path) -> None:

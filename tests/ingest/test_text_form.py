@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.csv_rows import csv_batches
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.ingest.text_form import TextForm, text_form
+from paimon_cli.ingest.source_files import SourceSplit
+from paimon_cli.ingest.text_form import FORMATS_OF, TextForm, given_form, pattern_of, text_form
+from paimon_cli.ingest.text_values import in_iso_form
 from paimon_cli.pieces import PIECES
 from tests.ingest.input_files import one_column, rows_of, text_file
 
@@ -87,6 +92,33 @@ def test_bad_rows_between_blocks_keep_their_numbers(tmp_path: Path, monkeypatch:
     wrong = [n + 1 for n in range(300) if n % 7 == 3 or n % 11 == 0]
     assert [fault.row for fault in tally.first] == wrong[:20]
     assert tally.bad_rows == len(wrong) and tally.rows == 300 - len(wrong)
+
+
+class _Endless(io.RawIOBase):
+    """Cells without a line end, of which nobody should want many."""
+
+    def __init__(self, cell: bytes) -> None:
+        self.cell, self.read_bytes = cell, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(memoryview(buffer))
+        self.read_bytes += size
+        assert self.read_bytes < 1 << 20, "it is all read"
+        memoryview(buffer)[:] = (self.cell * size)[:size]
+        return size
+
+
+@pytest.mark.parametrize("cell", [b"a", b"a,", b'"a\n",'])
+def test_a_first_row_without_end_is_not_held_in_memory(cell: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small archive may hold gigabytes of such text."""
+    monkeypatch.setattr(PIECES, "csv_block_bytes", 1000)
+    streams: list[Any] = [io.BytesIO(), _Endless(cell)]
+    split = SourceSplit("a.csv", "csv", 0, None, 0, 0, "a.csv")
+    with pytest.raises(BadInput, match=r"cannot read the header of a\.csv"):
+        next(csv_batches(lambda: streams.pop(), split, TextForm()))
 
 
 def _compressed_by_arrow(codec: str) -> Callable[[bytes], bytes]:
@@ -233,6 +265,17 @@ def test_a_wrong_delimiter_is_guessed(tmp_path: Path) -> None:
         ({"delimiter": ";", "quote": ";"}, "must differ"),
         ({"timezone": "Mars/Olympus"}, "no time zone"),
         ({"encoding": "nonsense"}, "no encoding"),
+        ({"encoding": "a\0b"}, "no encoding"),
+        ({"encoding": "\udcff"}, "no encoding"),
+        ({"encoding": None}, "encoding None: it must be a string"),
+        ({"timezone": 2}, "timezone 2: it must be a string"),
+        ({"header": "no"}, "header 'no': it must be True or False"),
+        ({"null_values": ["\udcff"]}, "not valid Unicode"),
+        ({"columns": ["\udcff"]}, "not valid Unicode"),
+        ({"timestamp_formats": ["%Y-%m-%d\udcff"]}, "not valid Unicode"),
+        ({"timestamp_formats": ["%Y-%m-%d %H %I %p"]}, "%H and %I say the same"),
+        ({"timestamp_formats": ["%m-%d-%y (%Y)"]}, "%Y and %y say the same"),
+        ({"timestamp_formats": ["%Y-%m-%d %b"]}, "%m and %b say the same"),
     ],
 )
 def test_a_form_made_in_python_is_checked_when_it_is_made(form: dict[str, Any], message: str) -> None:
@@ -317,3 +360,98 @@ def test_signs_that_cannot_be_used(form: dict[str, Any], said: str) -> None:
 def test_number_signs_have_no_effect_on_json() -> None:
     with pytest.raises(UsageError, match="decimal has no effect on json input"):
         TextForm(decimal=",").check_used_by({"json"})
+
+
+FITS = {
+    "%d.%m.%Y": ("31.01.2024", ["31.01.2024x", "x31.01.2024", "31/01/2024", "31.01.202", "31.01.2024 10:00"]),
+    "%Y%m%d%%(%H)": ("20240131%(10)", ["20240131%%(10)", "20240131%10", "20240131%(10"]),
+    "%b %e, %y": ("January  1, 24", ["Januar 1, 24", "Jan 1, 2024", "Jan 1. 24"]),
+    "%D %R": ("1/2/24 3:4", ["1/2/2024 3:4", "1/2/24 3:4:5"]),
+    "%F%%T%T": ("2024-01-31%T1:2:3", ["2024-01-31%1:2:3"]),
+    "%A, %Y-%m-%dT%I.%M %p%z": ("WED, 2024-01-31T1.00 a.m.+01", ["2024-01-31T1.00 am+01", "Wed, 2024-01-31T1:00 am+01"]),
+}
+
+
+@pytest.mark.parametrize("format", FITS)
+def test_a_format_takes_whole_texts_as_they_are_written(format: str) -> None:
+    fits, others = FITS[format]
+    pattern, names = pattern_of(format)
+    assert re.search(pattern, fits) and {"d", "m", "y"} <= {name.lower() if name != "b" else "m" for name in names}
+    assert not [text for text in others if re.search(pattern, text)]
+    assert in_iso_form(pa.array([fits, *others]), [format], dates_only=False).to_pylist()[1:] == others
+
+
+@pytest.mark.parametrize(
+    "format", ["%d.%m.", "%Y-%d", "%Y-%m", "%Y-%m-%d %I", "%Y-%m-%d %H %p", "%Y-%m-%d %p", "%Y-%m-%d %", "%Y-%m-%d %T%S"]
+)
+def test_a_format_says_each_part_of_a_time_once(format: str) -> None:
+    with pytest.raises(UsageError, match="timestamp_format"):
+        TextForm(timestamp_formats=[format])
+
+
+def test_empty_texts_of_options_are_given() -> None:
+    """`--quote ''` is no quote, and not the usual one; `--columns ''` is a name that is empty."""
+    assert text_form(quote="", escape="", thousands="").quote == ""
+    assert text_form() == TextForm() and given_form(None) == TextForm()
+    empty: list[dict[str, Any]] = [{"delimiter": ""}, {"column_names": ""}, {"timezone": ""}, {"encoding": ""}, {"decimal": ""}]
+    for given in empty:
+        with pytest.raises(UsageError):
+            text_form(**given)
+    with pytest.raises(UsageError, match="TextForm"):
+        given_form({"delimiter": ";"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "orc", "arrow"])
+def test_an_option_that_has_no_effect_is_refused(format: str) -> None:
+    given: dict[str, Any] = {"delimiter": ";", "quote": "", "escape": "^", "header": False, "columns": ["a"], "decimal": ","}
+    given |= {"thousands": "'", "null_values": [""], "timestamp_formats": ["%Y%m%d"], "encoding": "utf-16", "timezone": "Z"}
+    assert given.keys() == {one.name for one in fields(TextForm)}
+    for name, value in given.items():
+        form = TextForm(**{name: value})
+        form.check_used_by({"csv", format})
+        if format in FORMATS_OF[name]:
+            form.check_used_by({format})
+            continue
+        with pytest.raises(UsageError, match=f"has no effect on {format} input"):
+            form.check_used_by({format})
+
+
+@pytest.mark.parametrize(
+    "form, found",
+    [
+        ({"timezone": "z"}, "UTC"),
+        ({"timezone": "-23:59"}, "-23:59"),
+        ({"timezone": "+02:00:30"}, None),
+        ({"timezone": "+2:00"}, None),
+        ({"timezone": "+24:00"}, None),
+        ({"encoding": "UTF8"}, "utf-8"),
+        ({"encoding": "us-ascii"}, "utf-8"),
+        ({"encoding": "utf-8-sig"}, "utf-8"),
+        ({"encoding": "U16"}, "utf-16"),
+        ({"encoding": "utf-32-le"}, "utf-32-le"),
+        ({"encoding": "hex"}, None),
+        ({"columns": ["a", " a"]}, None),
+        ({"columns": [" a ", "b"]}, ("a", "b")),
+        ({"escape": '"'}, None),
+        ({"quote": ";", "delimiter": ";"}, None),
+        ({"escape": ","}, None),
+        ({"delimiter": "\n"}, None),
+        ({"quote": "\r"}, None),
+        ({"delimiter": "\0"}, None),
+        ({"delimiter": "\u2028"}, None),
+        ({"thousands": "0"}, None),
+        ({"thousands": "+"}, None),
+        ({"thousands": '"'}, None),
+        ({"decimal": "-"}, None),
+        ({"decimal": "tab"}, None),
+        ({"thousands": "\u200b"}, None),
+        ({"thousands": "\xa0"}, "\xa0"),
+    ],
+)
+def test_what_is_made_of_an_option(form: dict[str, Any], found: Any) -> None:
+    (name,) = list(form)[:1]
+    if found is not None:
+        assert getattr(TextForm(**form), name) == found
+        return
+    with pytest.raises(UsageError):
+        TextForm(**form)

@@ -12,14 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.data_type import INT, INTEGER_ROOTS, STRING, STRING_ROOTS, DataType, TimestampType
+from paimon_cli.datatypes.data_type import INT, INTEGER_ROOTS, STRING, STRING_ROOTS, TIMESTAMP_ROOTS, DataType, TimestampType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.changes.event_values import UNDECLARED, as_column
-from paimon_cli.ingest.faults import WrongType
 
 _FORM = re.compile(r"\s*([^=()\s][^=()]*?)\s*=\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|(-?\d{1,9})|([^,'()]+?))\s*(?:,|$)")
 _MOMENT = TimestampType("TIMESTAMP", precision=6)
+_MOMENT_ROOTS = STRING_ROOTS | TIMESTAMP_ROOTS | {"DATE"}
 _PARTS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
     "year": pc.year,
     "month": pc.month,
@@ -36,6 +37,7 @@ _TEXTS: Mapping[str, Callable[[pa.Array], pa.Array]] = {
 _ARGUMENTS = {"date_format": (str,), "truncate": (int,)}
 _LETTERS = {"yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "DDD": "%j"}
 """Runs of letters of a pattern of Java, and what they are in C."""
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _FUNCTIONS = (*_PARTS, "date_format", "substring", "truncate", *_TEXTS)
 
 
@@ -77,6 +79,11 @@ class ComputedColumn:
 
     def type(self, source: DataType) -> DataType:
         """The type of the column. Raises `UsageError` for a source that the function does not take."""
+        if (self.function in _PARTS or self.function == "date_format") and source.root not in _MOMENT_ROOTS:
+            why = (
+                f"{self.function} takes dates, times of a day and texts that hold one, and {self.source} is {type_to_sql(source)}"
+            )
+            raise UsageError(f"--computed {self.name}", why)
         if self.function in _PARTS:
             return INT
         if self.function == "truncate" and source.root in INTEGER_ROOTS:
@@ -107,10 +114,8 @@ class ComputedColumn:
         if pa.types.is_string(cells.type):
             moments, misfits = as_column(cells, UNDECLARED, _MOMENT)
             rows = [cell.row for cell in misfits]
-        elif pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
-            moments, rows = cells.cast(pa.timestamp("us", getattr(cells.type, "tz", None)), safe=False), []
         else:
-            raise WrongType(str(cells.type), f"--computed {self.name}: {self.function} takes dates and times")
+            moments, rows = cells.cast(pa.timestamp("us", getattr(cells.type, "tz", None)), safe=False), []
         if self.function in _PARTS:
             return _PARTS[self.function](moments), rows
         seconds = pc.floor_temporal(moments, unit="second").cast(pa.timestamp("s", getattr(moments.type, "tz", None)))
@@ -126,10 +131,12 @@ class _Column(str):
 def _strftime(pattern: str) -> str:
     """A pattern of Java's DateTimeFormatter as one of C. Raises `UsageError` for letters that are not supported."""
     found = list[str]()
-    for number, part in enumerate(pattern.split("'")):
+    for number, part in enumerate(_QUOTED.split(pattern)):
         if number % 2:
-            found.append(part.replace("%", "%%") or "'")
+            found.append(part.replace("%", "%%").replace("''", "'") or "'")
             continue
+        if "'" in part:
+            raise UsageError(f"cannot read the pattern {pattern[:60]}", "a quote in it is never closed", "write '' for a quote")
         for letter, run in groupby(part):
             word = "".join(run)
             if letter.isalpha() and word not in _LETTERS:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import BIGINT, INT, STRING, DataType, TimestampType
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.changes.change_rows import UNCHANGED
@@ -15,6 +16,7 @@ from paimon_cli.ingest.changes.event_images import Images
 from paimon_cli.ingest.changes.event_lines import PositionUnit
 from paimon_cli.ingest.changes.event_values import ValueForm, as_column
 from paimon_cli.ingest.changes.table_events import TableEvents
+from paimon_cli.ingest.faults import WrongType
 
 _OF_TOPICS = ("topic", "partition", "offset")
 _METADATA: Mapping[str, DataType] = {
@@ -155,7 +157,10 @@ class DerivedColumns:
                 cells = pa.nulls(len(image.present)) if source is None else source
                 if image is read.after:
                     cells = _with_values_before(cells, read.before.columns.get(column.source))
-                typed, misfits = as_column(cells, form, kind)
+                try:
+                    typed, misfits = as_column(cells, form, kind)
+                except WrongType as problem:  # its own column stops the table, at the event that has the first such value
+                    typed, misfits = pa.nulls(len(cells), arrow_type(kind)), problem.cells
                 values, refused = column.values(typed, kind)
                 values = _left_out_where(cells, values)
                 forms[column.name] = ValueForm(column.type(kind))

@@ -141,6 +141,18 @@ class KafkaClient:
                     raise
             clock.sleep(_PAUSE_SECONDS)
 
+    def answers(self, question: Callable[[], Any]) -> Any:
+        """The same about several partitions. What is not known of one must not pass for an answer that says nothing."""
+
+        def complete() -> Any:
+            found = question()
+            for one in found:
+                if one.error is not None:
+                    raise self.kafka.KafkaException(one.error)
+            return found
+
+        return self.answer(complete)
+
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Context manager for calls of librdkafka, after whose failure the run ends."""

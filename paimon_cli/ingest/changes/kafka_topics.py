@@ -105,6 +105,8 @@ class KafkaTopics:
             raise NotFound(
                 f"Kafka at {self.client.address.brokers} has no topic {names}", "", "create it first, or name another one"
             )
+        for topic in topics:
+            self._check_topic(topic, known.topics[topic])
         with self.client.asking():
             if self.follows:
                 self._consumer.subscribe(
@@ -114,6 +116,17 @@ class KafkaTopics:
             partitions = [Partition(topic, number) for topic in topics for number in known.topics[topic].partitions]
             self._assign([self.client.kafka.TopicPartition(*one) for one in partitions])
             self._has_changed = True
+
+    def _check_topic(self, topic: str, known: Any) -> None:
+        """Raise an error for a topic that cannot be read, or without a partition from whose offset it is to be read."""
+        if known.error is not None:
+            if self.follows:  # it may pass; else messages say it
+                return
+            raise self.client.failed(known.error)
+        asked = () if self.client.address.beginning is None else self.client.address.beginning.exact
+        if missing := sorted(set(asked) - set(known.partitions)):
+            there = f"it has {counted(len(known.partitions), 'partition')}, from 0 on"
+            raise UsageError(f"{topic} has no partition {missing[0]}", there, "name another one, or ?offsets=earliest")
 
     # The group gives partitions, and takes them away
 
@@ -128,12 +141,12 @@ class KafkaTopics:
         self._has_changed = True
 
     def _assign(self, given: list[TopicPartition]) -> None:
-        committed = self.client.answer(lambda: self._consumer.committed(given, timeout=ANSWER_SECONDS)) if given else []
+        committed = self.client.answers(lambda: self._consumer.committed(given, timeout=ANSWER_SECONDS)) if given else []
         times = self._offsets_of_time(given)
         for one, moment in zip(committed, times, strict=True):
             partition = Partition(one.topic, one.partition)
             low, high = self._ends(one)
-            is_new = self.client.address.beginning is not None and partition not in self._begun
+            is_new = partition not in self._begun and self._is_named(partition)
             position = self._begin(partition, (low, high), None if one.offset < 0 else one.offset, moment, is_new)
             self._begun.add(partition)
             gone = low if one.offset < 0 and not is_new else 0
@@ -142,6 +155,11 @@ class KafkaTopics:
                 position = first
             self.places[partition] = PartitionPlace(position, high, first, gone, position >= high, first < position)
         self._is_assigned = True
+
+    def _is_named(self, one: Partition) -> bool:
+        """Whether the address says where a partition begins; of `exact` offsets, the others go on where the group is."""
+        beginning = self.client.address.beginning
+        return beginning is not None and (not beginning.exact or one.number in beginning.exact)
 
     def _ends(self, one: TopicPartition) -> tuple[int, int]:
         """The offsets of the first message and after the last one."""
@@ -154,22 +172,21 @@ class KafkaTopics:
         if beginning is None or beginning.millis is None or not given:
             return [-1] * len(given)
         asked = [self.client.kafka.TopicPartition(one.topic, one.partition, beginning.millis) for one in given]
-        found = self.client.answer(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS))
+        found = self.client.answers(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS))
         return [one.offset for one in found]
 
     def _begin(self, one: Partition, ends: tuple[int, int], committed: int | None, moment: int, is_new: bool) -> int:
         """The offset from which a partition is read."""
         (low, high), beginning = ends, self.client.address.beginning
         if is_new and beginning is not None:
-            if beginning.edge or beginning.millis is not None:
+            if not beginning.exact:
                 at_time = moment if moment >= 0 else high
                 return low if beginning.edge == EARLIEST else high if beginning.edge == LATEST else at_time
-            if one.number in beginning.exact:
-                found = beginning.exact[one.number]
-                if not low <= found <= high:
-                    why = f"it has offsets from {low} to {high}"
-                    raise UsageError(f"{one.name} has no offset {found}", why, "name another one, or ?offsets=earliest")
-                return found
+            found = beginning.exact[one.number]
+            if not low <= found <= high:
+                why = f"it has offsets from {low} to {high}"
+                raise UsageError(f"{one.name} has no offset {found}", why, "name another one, or ?offsets=earliest")
+            return found
         if committed is None:
             return low
         if committed < low:
@@ -245,6 +262,11 @@ class KafkaTopics:
         place.position, place.is_ended, place.is_continued = place.first, False, False
         self._assign_places()
         return place.first
+
+    def holds_next(self, partition: Partition, lines: EventLines) -> bool:
+        """Whether events of `blocks` are still the next ones: their partition may be read again since, or be taken away."""
+        place = self.places.get(partition)
+        return place is not None and place.position >= lines.end
 
     def _polled(self) -> list[Message]:
         with self.client.asking():

@@ -11,13 +11,13 @@ import pytest
 
 from paimon_cli import Catalog, Table
 from paimon_cli.datatypes.data_type import BIGINT, STRING, TimestampType
-from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.errors import BadInput, PaimonError, UsageError
 from paimon_cli.ingest.changes.change_rows import UNCHANGED
 from paimon_cli.ingest.changes.computed_columns import ComputedColumn
 from paimon_cli.ingest.changes.derived_columns import DerivedColumns
-from tests.event_streams import canal, debezium, flat, maxwell, written
+from tests.event_streams import TYPES, canal, debezium, flat, maxwell, with_schema, written
 
-MOMENTS = pa.array([datetime(2024, 2, 29, 23, 5, 7, 999_999), None, datetime(1969, 12, 31, 1, 2, 3)], pa.timestamp("us"))
+MOMENTS = pa.array([datetime(2024, 2, 29, 23, 5, 7, 999_999), None, datetime(1969, 12, 31, 1, 2, 3, 500_000)], pa.timestamp("us"))
 SECONDS = TimestampType("TIMESTAMP", precision=6)
 
 
@@ -29,12 +29,13 @@ SECONDS = TimestampType("TIMESTAMP", precision=6)
         ("x = date_format(c, 'yyyy-MM-dd')", ["2024-02-29", None, "1969-12-31"]),
         ("x=DATE_FORMAT( c , 'yyMMdd''T''HH:mm:ss')", ["240229T23:05:07", None, "691231T01:02:03"]),
         ("x = date_format(c, 'DDD%')", ["060%", None, "365%"]),
+        ("x = date_format(c, '''%d o''''clock'' ''''''''HH')", ["%d o'clock '23", None, "%d o'clock '01"]),
     ],
 )
 def test_functions_of_times(text: str, expected: list[Any]) -> None:
     column = ComputedColumn.of(text)
     assert column.values(MOMENTS, SECONDS)[0].to_pylist() == expected
-    texts = pa.array(["2024-02-29 23:05:07.999999", None, "1969-12-31T01:02:03"])
+    texts = pa.array(["2024-02-29 23:05:07.999999", None, "1969-12-31T01:02:03.5"])
     assert column.values(texts, STRING) == (pa.array(expected, column.values(texts, STRING)[0].type), [])
     assert column.values(pa.array(["soon"]), STRING)[1] == [0]
 
@@ -64,9 +65,20 @@ def test_numbers_are_truncated_as_java_does() -> None:
     ]
 
 
+def test_what_is_computed_may_be_null_as_its_source() -> None:
+    for text in ("x = truncate(c, 10)", "x = upper(c)", "x = truncate(c, 2)"):
+        for source in (BIGINT.with_nullable(False), STRING.with_nullable(False)):
+            assert ComputedColumn.of(text).type(source).nullable
+    assert ComputedColumn.of("x = truncate(c, 10)").type(BIGINT) == BIGINT
+    assert ComputedColumn.of("x = year(c)").values(pa.array([None, "soon", None, "2024-01-01"]), STRING)[1] == [1]
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "x = truncate(c, -1)",
+        "x = truncate(c)",
+        "x = substring(c)",
         "x",
         "x = c",
         "x = now()",
@@ -75,6 +87,8 @@ def test_numbers_are_truncated_as_java_does() -> None:
         "x = year(c, 1)",
         "x = date_format(c)",
         "x = date_format(c, 'yyyy-LL')",
+        "x = date_format(c, 'yyyy-M-dd')",
+        "x = date_format(c, 'yyyy''T')",
         "x = truncate(c, 0)",
         "x = substring(c, -1)",
         "x = substring(c, 1, 2, 3)",
@@ -168,3 +182,28 @@ def test_what_events_lack_is_said(tmp_path: Path) -> None:
     letters = tmp_path / "letters.json"
     catalog.ingest(file, **given, computed="y = year(day)", on_error=str(letters))
     assert len(letters.read_text().splitlines()) == 1
+
+
+def test_columns_of_another_kind_stop_the_table_with_a_reason(tmp_path: Path) -> None:
+    """Of the column of a source that is no time, and of one whose type has become another one."""
+    catalog = Catalog(str(tmp_path))
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    first = [with_schema(debezium("a", "c", None, {"id": number, "extra": True})) for number in (1, 2)]
+    file = written(tmp_path / "1.json", *first)
+    with pytest.warns(UserWarning), pytest.raises(UsageError, match=r"year takes dates.*extra is BOOLEAN"):
+        catalog.ingest(file, **given, computed="y = year(extra)")
+    second = with_schema(debezium("a", "c", None, {"id": 3, "extra": "x"}), {**TYPES, "extra": TYPES["name"]})
+    file = written(tmp_path / "2.json", *first, second)
+    with pytest.warns(UserWarning), pytest.raises(PaimonError, match="column 'extra' is BOOLEAN, and events have STRING"):
+        catalog.ingest(file, **given, computed="y = upper(extra)")
+    found = Table.open(str(tmp_path / "shop.db/a")).scan().to_arrow().to_pylist()
+    assert [(row["id"], row["y"]) for row in found] == [(1, "TRUE"), (2, "TRUE")]
+
+
+def test_a_column_that_no_table_has_is_told(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """Not all tables of a source need it; if none has it, the name may be wrong."""
+    given: dict[str, Any] = {"format": "debezium", "into": "shop", "primary_key": "id"}
+    events = [debezium("a", "c", None, {"id": 1, "day": "2024-05-06"}), debezium("b", "c", None, {"id": 1})]
+    file = written(tmp_path / "1.json", *events)
+    Catalog(str(tmp_path)).ingest(file, **given, computed=["m = month(day)", "y = year(dya)"])
+    assert [str(one.message) for one in recwarn] == ["'y' is null in all tables: none has a column dya to compute it from"]
