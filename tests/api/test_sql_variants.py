@@ -65,11 +65,31 @@ def test_names_that_a_path_of_duckdb_cannot_write(tmp_path: Path, path: str, fou
 
 
 @pytest.mark.parametrize(
-    "call", ["variant_get(v, k, 'int')", "variant_get(v)", "variant_get(v, 'a', 'int')", "variant_get(v, '$.a', 'ARRAY<INT>')"]
+    "call",
+    [
+        "variant_get(v, k, 'int')",
+        "variant_get(v)",
+        "variant_get()",
+        "variant_get(*)",
+        "variant_get(v, 'a', 'int')",
+        "variant_get(v, '$.a', 'ARRAY<INT>')",
+    ],
 )
 def test_other_calls_are_refused(catalog: Catalog, call: str) -> None:
     with pytest.raises(UsageError):
         catalog.sql(f"SELECT {call} FROM d.t").to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT variant_get(v, '$.a' FROM d.t", "yntax error"),
+        ("SELECT * FROM (PIVOT d.t ON k USING max(variant_get(v, '$.a')))", "PIVOT without the values"),
+    ],
+)
+def test_queries_that_duckdb_cannot_parse(catalog: Catalog, query: str, error: str) -> None:
+    with pytest.raises(PaimonError, match=error):
+        catalog.sql(query)
 
 
 def test_a_part_of_another_type(catalog: Catalog) -> None:
