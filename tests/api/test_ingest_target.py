@@ -19,6 +19,7 @@ from paimon_cli.api.runtime import Runtime
 from paimon_cli.errors import Conflict
 from paimon_cli.ingest.changes.event_lines import EventLines, PositionUnit
 
+SOURCE = '"source":{"db":"crm","table":"people"}'
 EVENT = b'{"op":"c","after":{"id":1,"city":"Bonn"},"source":{"db":"crm","table":"people"}}'
 
 
@@ -63,3 +64,37 @@ def test_what_a_table_holds_is_forgotten_when_it_is_committed_or_dropped(tmp_pat
             assert (target.held, target.held_bytes, target.pending) == ([], 0, {})
         assert target.marks.keys() == {"k"}
     assert [snapshot.commit_identifier for snapshot in Table.open(tmp_path / "crm.db" / "people").snapshots()] == [0]
+
+
+def event(key: int) -> str:
+    return f'{{"op":"c","after":{{"id":{key},"city":"Bonn"}},{SOURCE}}}'
+
+
+TRUNCATION = f'{{"op":"t",{SOURCE}}}'
+
+
+def lines_of(*events: str, begin: int = 0, unit: PositionUnit = PositionUnit.ROW) -> EventLines:
+    texts = pa.array([text.encode() for text in events], pa.large_binary())
+    return EventLines("s", texts, np.arange(begin, begin + len(events)), begin + len(events), unit)
+
+
+def run_of(path: Path, letters: DeadLetters) -> IngestRun:
+    call = IngestCall(sources=(), into="crm", format="debezium", primary_key=("people=id",))
+    return IngestRun(IngestSite(Runtime(), str(path)), call, letters)
+
+
+def test_a_truncation_that_another_process_has_made_is_made(tmp_path: Path) -> None:
+    """What comes after it is committed once: by the process that is faster."""
+    with DeadLetters(None, ()) as letters:
+        one, other = run_of(tmp_path, letters), run_of(tmp_path, letters)
+        for run in (one, other):
+            run.apply("k", lines_of(event(1)), 0, None)
+            run.commit()
+        for run in (one, other):
+            run.apply("k", lines_of(TRUNCATION, event(2), begin=1), 1, None)
+        for run in (other, one):
+            run.commit()
+            assert [target.failure for target in run.targets.values()] == [None]
+    table = Table.open(tmp_path / "crm.db" / "people")
+    assert table.scan().to_arrow()["id"].to_pylist() == ["2"]
+    assert [snapshot.commit_identifier for snapshot in table.snapshots()] == [2, 1, 0]
