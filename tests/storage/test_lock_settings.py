@@ -101,35 +101,3 @@ def test_invalid_urls(uri: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as failure:
         open_database(LockSettings(uri))
     assert "hunter2" not in f"{failure.value} {failure.value.hint}"  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "jdbc:sqlite:",
-        "jdbc:sqlite::memory:",
-        "jdbc:sqlite:file::memory:?cache=shared",
-        "sqlite://",
-        "sqlite:///:memory:",
-        "sqlite:///file:locks?mode=memory&uri=true",
-        "sqlite:///file:/locks?vfs=memdb&uri=true",
-    ],
-)
-def test_a_database_in_memory_is_refused(uri: str) -> None:
-    """Each connection would find its own: all writers would hold the lock at once."""
-    with pytest.raises(UsageError, match="the commit lock is in memory"):
-        open_database(LockSettings(uri))
-
-
-@pytest.mark.parametrize("uri", ["jdbc:mysql://h/db?sslmode=require", "jdbc:mariadb://h/db?sslmode=require"])
-def test_parameters_that_only_another_driver_knows(uri: str) -> None:
-    with pytest.raises(UsageError, match=r"parameter sslmode .* besides user and password, none is supported"):
-        open_database(LockSettings(uri))
-
-
-@pytest.mark.parametrize("parameter", ["nonsense=1", "charset=nonsense", "ssl_ca=/nowhere"])
-def test_parameters_that_the_driver_does_not_take(parameter: str) -> None:
-    address = LockSettings(f"mysql://u:hunter2@127.0.0.1:1/db?{parameter}")
-    with pytest.raises(UsageError, match="cannot connect to the database of the commit lock mysql://127") as failure:
-        open_database(address).connect()
-    assert "hunter2" not in f"{failure.value} {failure.value.hint}"
