@@ -89,6 +89,7 @@ PG, MY = "postgresql+psycopg", "mysql+pymysql"
         ("mysql://h/a@b", f"{MY}://h/a%40b"),
         ("mysql://u:p@h/a@b", f"{MY}://u:p%40h%2Fa@b"),
         ("mysql://h/db?ssl_ca=/x@y", f"{MY}://h/db?ssl_ca=%2Fx%40y"),
+        ("mysql://h:7/db?ssl_ca=/x@y", f"{MY}://h:7/db?ssl_ca=%2Fx%40y"),
         ("mysql://u:p@h/db?ssl_ca=/x@y", f"{MY}://u:p@h/db?ssl_ca=%2Fx%40y"),
         ("jdbc:mysql://h/db?user=u@x&password=p@w", f"{MY}://u%40x:p%40w@h/db"),
         ("jdbc:mariadb://u:p?q@h/db", "mariadb+pymysql://u:p%3Fq@h/db"),
