@@ -140,6 +140,30 @@ def test_truncations_are_commits_of_their_own_between_others(tmp_path: Path) -> 
     assert [table.scan(snapshot=number).count() for number in range(1, 6)] == [2, 0, 1, 0, 1]
 
 
+def test_truncations_at_the_end_of_the_events_are_not_applied_again(tmp_path: Path) -> None:
+    with DeadLetters(None, ()) as letters:
+        run = run_of(tmp_path, letters)
+        run.apply("k", lines_of(event(1), TRUNCATION, TRUNCATION), 0, None)
+        (target,) = run.targets.values()
+        assert (target.failure, target.marks["k"].position, target.next_id) == (None, 2, 2)
+        Table.open(tmp_path / "crm.db" / "people").write([{"id": "7"}])
+        again = run_of(tmp_path, letters)
+        again.apply("k", lines_of(event(1), TRUNCATION), 0, None)
+        assert Table.open(tmp_path / "crm.db" / "people").scan().count() == 1
+
+
+def test_a_truncation_is_not_lost_in_the_commit_of_another_process(tmp_path: Path) -> None:
+    with DeadLetters(None, ()) as letters:
+        one, other = run_of(tmp_path, letters), run_of(tmp_path, letters)
+        for run in (one, other):
+            run.apply("k", lines_of(event(1)), 0, None)
+            run.commit()
+        one.apply("j", lines_of(event(5)), 0, None)
+        one.commit()
+        other.apply("k", lines_of(TRUNCATION, begin=1), 1, None)
+        assert [type(target.failure) for target in other.targets.values()] == [Conflict]
+
+
 def test_truncations_of_a_dry_run_are_counted(tmp_path: Path) -> None:
     with DeadLetters(None, ()) as letters:
         run = run_of(tmp_path, letters)
