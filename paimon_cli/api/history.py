@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.api.arguments import checks_arguments, takes
 from paimon_cli.api.opened_table import OpenedTable
-from paimon_cli.requests.fields import Point, check_limit, point_text
+from paimon_cli.requests.fields import Point, check_choice, check_limit, point_text
 from paimon_cli.requests.selections import text_of
 from paimon_cli.requests.versions import BisectOptions
 
@@ -31,8 +31,11 @@ class History(OpenedTable):
         Those that cannot be read are left out, with a warning.
         """
         from paimon_cli.inspect.version_report import snapshot_rows
+        from paimon_cli.metadata.snapshot import COMMIT_KINDS
 
         check_limit(limit)
+        if kind is not None:
+            check_choice("kind", kind, COMMIT_KINDS)
         found = snapshot_rows(self.context, limit, kind, user, self._warn_of_damage)
         if not found:
             self._expect_a_history()

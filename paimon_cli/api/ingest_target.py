@@ -181,7 +181,7 @@ class IngestTarget(EventTable):
         done = run_drop(context, (), plan_drop(context, (), identity), identity)
         if done.already_committed:
             self._expect_same(after)
-        if done.snapshots:
+        if done.snapshots or done.already_committed:
             self.snapshots = [*self.snapshots, *(snapshot.id for snapshot in done.snapshots)][-MAX_LISTED:]
             self.marks, self.next_id = after, self.next_id + 1
 

@@ -109,7 +109,9 @@ class VariantFunctions:
         if _GET not in lowered:
             return query
         tree = _tree(self._connection, query)
-        calls = [] if tree["error"] else list(_calls(tree["statements"]))
+        if tree["error"]:  # whoever parses the query says what is wrong
+            return query
+        calls = list(_calls(tree["statements"]))
         for column in _unnamed_columns(tree["statements"]):
             column["alias"] = self._as_written(column)
         for call in calls:
@@ -187,7 +189,7 @@ def _as_duckdb_has_it(values: pa.Array, t: DataType) -> pa.Array:
 def _asked(call: dict[str, Any]) -> tuple[dict[str, Any], Steps, DataType]:
     """The value, the path and the type of a call. One without a type as the value of another is a VARIANT."""
     name = call["function_name"].lower()
-    value, *rest = _arguments(call)
+    value, *rest = _arguments(call) or ({},)
     texts = [text for text in map(literal_text, rest) if text is not None]
     if not 1 <= len(texts) <= 2 or len(texts) < len(rest):
         raise UsageError(f"cannot read {name}", "its path and its type are literals", _FORM)
@@ -278,7 +280,7 @@ def _calls(node: Any) -> Iterator[dict[str, Any]]:
     """The calls of our functions, inner ones first; not those whose VARIANT another one takes."""
     parts = _parts(node)
     if _is_call(node):
-        value, rest = _arguments(node)[0], _arguments(node)[1:]
+        value, *rest = _arguments(node) or ({},)
         while _is_call(value) and len(_arguments(value)) == 2:
             value = _arguments(value)[0]
         parts = [value, *rest]

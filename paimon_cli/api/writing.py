@@ -114,7 +114,11 @@ class Writing(OpenedTable):
             if on_written is not None:
                 on_written(summary)
             if request.compact == CompactionMode.AFTER and summary.touched:
-                summary = self._compacted(summary, engine, progress)
+                try:
+                    summary = self._compacted(summary, engine, progress)
+                except PartialSuccess:  # the rows are committed, and nobody will mark their partitions later
+                    self._mark_partitions(summary, request.commit_user, request.commit_id)
+                    raise
         self._mark_partitions(summary, request.commit_user, request.commit_id)
         return summary
 

@@ -33,7 +33,7 @@ DROP = "DROP"
 It names no files. Other tools do not know the kind, so they refuse to read or to continue the history.
 """
 
-_KINDS = (APPEND, COMPACT, OVERWRITE, ANALYZE)
+COMMIT_KINDS = (APPEND, COMPACT, OVERWRITE, ANALYZE)
 _NO_WATERMARK = -(2**63)
 _MAX_DIGITS = 19
 _SHOWN = 100
@@ -156,7 +156,7 @@ _INTEGER, _COUNT, _ID, _TEXT, _NAME, _KIND, _TEXTS = (
     "a whole number of 64 bits from 1 on",
     "text",
     "a file name",
-    f"one of {', '.join(_KINDS)}",
+    f"one of {', '.join(COMMIT_KINDS)}",
     "an object of texts",
 )
 _KEYS = {
@@ -212,7 +212,7 @@ def _fits(value: Any, kind: str) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and _LEAST[kind] <= value < 2**63
     if kind is _TEXTS:
         return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-    return isinstance(value, str) and (kind is not _KIND or value in _KINDS)
+    return isinstance(value, str) and (kind is not _KIND or value in COMMIT_KINDS)
 
 
 def end_text(snapshot_id: int, commit_user: str, time_millis: int) -> str:

@@ -118,6 +118,8 @@ def _equals(context: TableContext, name: str, text: str | None) -> str:
     if text is None or (isinstance(text, WrittenText) and text == "NULL" and context.options.primary_key_nullable):
         return f"{column} IS NULL"
     root = context.schema.field(name).type.root
+    if root in ("FLOAT", "DOUBLE") and text.strip().lower() == "nan":  # which equals nothing in a condition
+        return f"isnan({column})"
     quoted = "'" + text.replace("'", "''") + "'"
     return f"{column} = {PREFIXED.get(root, '')}{quoted}"
 

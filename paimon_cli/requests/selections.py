@@ -23,7 +23,9 @@ class WrittenText(str):
 
 
 def text_of(value: Any) -> str | None:
-    """A value that a caller chose, as a text; None for null."""
+    """A value that a caller chose, as a text, bytes in hexadecimal; None for null."""
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
     return value if value is None or isinstance(value, WrittenText) else str(value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from paimon_cli.errors import DamagedFile, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.storage.catalog_options import DatabaseAddress
 from paimon_cli.storage.redaction import redact, shown_address
 
@@ -67,8 +68,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "mariadb": {"connect_timeout": _WAIT_SECONDS, "read_timeout": _READ_SECONDS, "write_timeout": _READ_SECONDS},
 }
 """Driver arguments of the supported databases: timeouts in seconds for connecting, for a read, or for a locked file."""
-_JDBC_PARAMETERS = {"sslmode"}
-"""Parameters of JDBC URLs, besides user and password, with the same meaning in the Python driver."""
+_JDBC_PARAMETERS = {"postgresql": ("sslmode",)}
+"""Parameters of JDBC URLs, besides user and password, with the same name and meaning in the Python driver."""
 
 
 def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_transactions: bool = False) -> Engine:
@@ -86,10 +87,13 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
             raise NotSupported(
                 f"no support for {what} in {dialect}", f"the supported databases are {', '.join(sorted(_ARGUMENTS))}"
             )
+        if dialect == "sqlite" and _is_in_memory(url):
+            why = "each connection would find an empty one: a lock would exclude nobody, and a catalog would forget its tables"
+            raise UsageError(f"the database of {what} is in memory", why, "name a file: uri=jdbc:sqlite:/path/catalog.db")
         isolation = {} if in_transactions else {"isolation_level": "AUTOCOMMIT"}
         engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)
         if (connect := _bounded_connect(engine.driver)) is not None:
-            event.listen(engine, "do_connect", lambda _, __, arguments, options: connect(*arguments, **options))
+            event.listen(engine, "do_connect", partial(_connected, connect, f"{what} {shown_address(address.uri)}"))
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         why = (
@@ -97,6 +101,27 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
         )
         hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"
         raise UsageError(f"cannot open the database of {what} {shown_address(address.uri)}", why, hint) from None
+
+
+def _is_in_memory(url: URL) -> bool:
+    """Whether SQLite keeps the database in memory, or in a temporary file, for one connection."""
+    name, parameters = (url.database or "").removeprefix("file:"), url.query
+    return name in ("", ":memory:") or "memory" in parameters.get("mode", ()) or "memdb" in parameters.get("vfs", ())
+
+
+def _connected(
+    connect: Callable[..., Any], database: str, dialect: Dialect, record: object, arguments: list[Any], options: dict[str, Any]
+) -> Any:
+    """A new connection. Raises `UsageError` for parameters of the URL of SQLAlchemy that the driver does not take."""
+    try:
+        return connect(*arguments, **options)
+    except Exception as error:
+        if isinstance(error, (PaimonError, dialect.loaded_dbapi.Error)):
+            raise
+        why = "its driver does not take the parameters of the URL, or their values"
+        raise UsageError(
+            f"cannot connect to the database of {database}", why, "correct or leave out what follows the ?"
+        ) from None
 
 
 def _bounded_connect(driver: str) -> Callable[..., Any] | None:
@@ -128,11 +153,12 @@ def _url(address: DatabaseAddress) -> URL:
     url = _with_login(plain)
     query = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
     user, password = query.pop("user", url.username), query.pop("password", url.password)
-    unknown = next((key for key in query if key not in _JDBC_PARAMETERS), None)
+    known = _JDBC_PARAMETERS.get(url.drivername, ())
+    unknown = next((key for key in query if key not in known), None)
     if unknown is not None:
         # After a password, what looks like the name of a parameter may be the end of the password; the first one is not.
         name = f"parameter {unknown}" if password is None else "parameter"
-        why = f"only the Java driver supports it; besides user and password, {', '.join(_JDBC_PARAMETERS)} is supported"
+        why = f"only the Java driver supports it; besides user and password, {', '.join(known) or 'none'} is supported"
         raise UsageError(f"unsupported {name} in the JDBC URL", why, "give an SQLAlchemy URL as uri")
     user, password = address.user or user, address.password or password
     return URL.create(_DRIVERS.get(url.drivername, url.drivername), user, password, url.host, url.port, url.database, query)

@@ -21,6 +21,7 @@ from paimon_cli.cli.app import app
 from paimon_cli.errors import NotFound, NotSupported, PartialSuccess, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.bucket_report import partition_rows
+from paimon_cli.jobs.write_job import WriteSummary
 from paimon_cli.maintain.mark_done import DonePartition, mark_done, plan_marks
 from tests.commit.commit_tables import SteppingClock
 from tests.tables import make_table, write
@@ -283,6 +284,20 @@ def test_rows_are_committed_although_the_mark_could_not_be_made(tmp_path: Path) 
         Table.open(table.url, {"http-report.allowed-hosts": "127.0.0.1:1"}).write(given(("a b", 1)))
     assert len(table.context.snapshots.ids()) == 1
     assert shlex.split(problem.value.hint)[-1] == "p=a b"
+
+
+def test_partitions_are_marked_although_the_compaction_after_the_write_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: object) -> None:
+        raise StorageUnavailable("no answer", "", "")
+
+    table, told = ending_table(tmp_path), list[WriteSummary]()
+    monkeypatch.setattr("paimon_cli.jobs.compact_job.run_compact", fails)
+    with pytest.raises(PartialSuccess, match="committed as snapshot 1, but the compaction after it failed: no answer") as problem:
+        table.write(given(("a", 1), ("b", 1)), compact="after", on_written=told.append)
+    assert problem.value.details["snapshot_id"] == 1 and [summary.snapshots[-1].id for summary in told] == [1]
+    assert sorted(marks(table.context)) == ["p=a", "p=b"]
 
 
 def test_a_report_that_the_user_does_not_allow_is_said_in_one_line(tmp_path: Path, receiver: tuple[type[Receiver], str]) -> None:

@@ -63,9 +63,10 @@ def marks_of_text(text: str | None) -> dict[str, Mark] | None:
     """The marks of a property; None if it is none."""
     try:
         found = json.loads(text or "")
-        return {str(key): Mark(int(position), str(last)) for key, (position, last) in found.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        marks = {str(key): Mark(int(position), str(last)) for key, (position, last) in found.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+    return marks if all(0 <= mark.position < 1 << 63 for mark in marks.values()) else None
 
 
 def tables_text(tables: Set[SourceTable]) -> str:
