@@ -21,6 +21,8 @@ class BadEvents(Parsed[str, str]):
     metavar = "fail|FILE"
 
     def parse(self, given: str) -> str:
+        if not given:
+            raise UsageError("--on-error is empty", "it names no file", "fail, or a file such as bad.ndjson")
         if given.lower() == OnError.SKIP:
             raise UsageError(
                 "--on-error cannot be skip", "no event is left out silently", "name a FILE, from which they can be ingested later"
