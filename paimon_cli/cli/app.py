@@ -137,14 +137,11 @@ def _no_option(argument: str) -> str:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     """Whether the raw command line selects JSON output or logs; an invalid one fails before it is parsed."""
-    text = f" {' '.join(arguments)} "
-    return any(
-        f" {spelling} " in text
-        for spelling in ("-o json", "-ojson", "--output json", "--output=json", "--output-format json", *_JSON_LOGS)
-    )
+    return _JSON.search(f" {' '.join(arguments)} ") is not None
 
 
-_JSON_LOGS = ("--log-format json", "--log-format=json")
+_JSON = re.compile(r" (?:-[nqvy]*o ?|--(?:output|output-format|log-format)[ =])json ")
+"""`-vo json` is `-v -o json`."""
 _ASKS_FOR_COMPLETION = re.compile(r"--(show|install)-completion")
 INTERRUPTED = 130
 RUST_PANIC = "PanicException"
