@@ -66,6 +66,11 @@ def test_bad_events_stop_a_table_or_go_to_a_file() -> None:
         (IngestOptions, {"table_mapping": ["a=b", "c"]}, "--table-mapping c: it must be SOURCE=NAME"),
         (IngestOptions, {"table_mapping": "a="}, "--table-mapping a="),
         (IngestOptions, {"table_mapping": "=b"}, "--table-mapping =b"),
+        (IngestOptions, {"table_mapping": ["t=a", "u=a", "t=b"]}, "--table-mapping is given twice for t"),
+        (IngestOptions, {"primary_key": ["id", "region"]}, "--primary-key is given twice for all tables"),
+        (IngestOptions, {"primary_key": ["t=id", "x", "t=region"]}, "--primary-key is given twice for t"),
+        (IngestOptions, {"primary_key": "t= ,"}, "--primary-key t= ,: it names no column"),
+        (IngestOptions, {"primary_key": [""]}, "--primary-key : it names no column"),
     ],
 )
 def test_options_of_ingest_that_contradict_each_other(kind: Any, given: dict[str, Any], message: str) -> None:
@@ -73,3 +78,11 @@ def test_options_of_ingest_that_contradict_each_other(kind: Any, given: dict[str
         kind(format="json", **given)
     assert refused.value.message.startswith(message)
     assert kind(format="json", follow=True, interval="5 s", max_rounds=2).interval == 5000
+
+
+def test_each_table_has_one_key_and_one_name() -> None:
+    """Of two texts the last one counted: a key of the columns `id` and `region` was one of the regions alone."""
+    keys = ("id,region", "t=id", "db.t=a,b")
+    names = ("t=a", "db.t=b", "u=a")
+    found = IngestOptions(format="json", primary_key=keys, table_mapping=names)
+    assert (found.primary_key, found.table_mapping) == (keys, names)
