@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -74,17 +76,23 @@ def test_rows_in_json_are_one_document(capfd: pytest.CaptureFixture[str], number
     assert shown["items"] == [{"n": n, "text\x1b": f"r{n}"} for part in numbers for n in part]
 
 
-def test_each_batch_is_shown_before_the_next_is_waited_for(capfd: pytest.CaptureFixture[str]) -> None:
-    seen: list[str] = []
+@pytest.mark.parametrize("output", [OutputFormat.NDJSON, OutputFormat.CSV, OutputFormat.TABLE])
+def test_each_batch_is_shown_before_the_next_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: OutputFormat
+) -> None:
+    seen: list[bool] = []
+    target = tmp_path / "out"
 
     class Slow(Batches):
         def rows(self) -> Iterator[pa.RecordBatch]:
-            for batch in super().rows():
+            for number, batch in enumerate(super().rows(), 1):
                 yield batch
-                seen.append(capfd.readouterr().out)
+                seen.append(f"r{number}" in target.read_text())
 
-    print_rows(Slow([1], [2]), "t", Call(output=OutputFormat.NDJSON))
-    assert [text.count("\n") for text in seen] == [1, 1]
+    with target.open("w", encoding="utf-8") as stream, monkeypatch.context() as replaced:
+        replaced.setattr(sys, "stdout", stream)
+        print_rows(Slow([1], [2]), "t", Call(output=output), at_once=True)
+    assert seen == [True, True]
 
 
 def cells(column_type: str, values: list[Any], arrow: pa.DataType | None = None) -> list[str]:
