@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from types import SimpleNamespace
@@ -145,7 +146,7 @@ def test_a_process_ends_at_once_with_its_files_removed_and_its_exit_code(
     done: list[Any] = []
     for name in ("prepare_streams", "end_as_interrupted", "prepare_process", "flush_stderr"):
         monkeypatch.setattr(boundary, name, lambda name=name: done.append(name))
-    monkeypatch.setattr(boundary.atexit, "_run_exitfuncs", lambda: done.append("files"))
+    monkeypatch.setattr(atexit, "_run_exitfuncs", lambda: done.append("files"))
     monkeypatch.setattr(os, "_exit", done.append)
     monkeypatch.setattr(boundary, "app", lambda: sys.exit(end))
     boundary.main()

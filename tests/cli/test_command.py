@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from paimon_cli import Table
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.cli import spark_submit_line
 from paimon_cli.cli.columns import Column
 from paimon_cli.cli.command import Call, command
@@ -86,7 +88,8 @@ def test_a_catalog_is_that_of_the_call(lake: Path) -> None:
     catalog = call.catalog(True, runtime)
     assert catalog.runtime is runtime and call.catalog().runtime.engine == "auto"
     assert (catalog.url, catalog.branch, catalog.table("shop.t").branch) == (f"{lake}/wh", "dev", "dev")
-    assert [each.table("shop.t").context.place.allow_unsafe_commit for each in (catalog, call.catalog())] == [True, False]
+    places = [each.table("shop.t").context.place for each in (catalog, call.catalog())]
+    assert [isinstance(place, TableLocation) and place.allow_unsafe_commit for place in places] == [True, False]
     assert catalog.table("shop.t").context.layout.argument == call.pasted("shop.t")
 
 
@@ -264,7 +267,12 @@ def test_a_dry_run_ends_in_the_command_that_carries_it_out(commands: Commands) -
 
 def test_only_the_line_of_spark_is_printed_if_that_was_asked_for(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Submission] = []
-    monkeypatch.setattr(spark_submit_line, "line_of", lambda of, context: asked.append(of) or [context.info_name, "a table"])
+
+    def line_of(submission: Submission, context: Any) -> list[str]:
+        asked.append(submission)
+        return [context.info_name, "a table"]
+
+    monkeypatch.setattr(spark_submit_line, "line_of", line_of)
     words = ("change", "a table", "--print-spark-submit", "--master", "yarn", "--warehouse", "w", "--spark-conf", "a=b")
     assert commands(*words, "--option", "bucket=2", "--option", "s3.endpoint=e")[2] == "change 'a table'\n"
     assert json.loads(commands(*words, "-o", "json")[2])["item"] == {"command": ["change", "a table"]}
@@ -306,16 +314,15 @@ def test_a_server_of_spark_connect_takes_the_place_of_the_master(commands: Comma
 
 def test_what_is_said_and_paged_is_that_of_the_call(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("paimon_cli.cli.command.paging", lambda allowed: seen.append(allowed) or _nothing())
-    monkeypatch.setattr("paimon_cli.cli.command.trace_on_stderr", lambda wanted, output: seen.append(wanted) or _nothing())
+
+    def noted(wanted: bool, *_: Any) -> AbstractContextManager[NoTrace]:
+        seen.append(wanted)
+        return nullcontext(NoTrace())
+
+    monkeypatch.setattr("paimon_cli.cli.command.paging", noted)
+    monkeypatch.setattr("paimon_cli.cli.command.trace_on_stderr", noted)
     commands("change", "t")
     commands("change", "t", "--no-pager", "--trace")
     monkeypatch.setenv("PAIMON_CLI_TRACE", "1")
     commands("change", "t")
     assert seen == [True, False, False, True, True, True]
-
-
-def _nothing() -> Any:
-    from contextlib import nullcontext
-
-    return nullcontext(NoTrace())

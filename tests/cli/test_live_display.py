@@ -66,7 +66,8 @@ def test_a_line_is_the_total_of_all_rounds() -> None:
 
 
 def test_the_picture_shows_each_table_and_what_its_compaction_does() -> None:
-    with Screen() as screen:
+    screen = Screen()
+    with screen:
         screen.table_begins(1, "a.t")
         screen.table_done(compacted(snapshots=(1234567,)))
         progress = screen.table_begins(2, "a.t")
