@@ -72,6 +72,12 @@ def test_a_file_that_changed_its_level_is_counted_once() -> None:
     assert figures(state) == (0, 0, 0, 0.0, 0)
 
 
+def test_the_oldest_run_is_the_whole_highest_level_or_the_first_file() -> None:
+    levels = [bucket(number, TOP, file("next", 5, 30, sequence=2), file("mid", 4, 20, sequence=5), NEW) for number in (0, 1)]
+    assert figures(_State(levels, has_keys=True)) == (8, 320, 3, 3.0, (160 - 130) * 100 // 130)
+    assert figures(_State([bucket(0, NEW, OLD)], has_keys=True)) == (2, 50, 2, 2.0, 25)
+
+
 def test_changes_are_undone_from_the_last_to_the_first() -> None:
     state = _State([], has_keys=True)
     state.undo([entry(DELETE, OLD), entry(ADD, OLD)])
