@@ -190,7 +190,7 @@ class Examination(OpenedCatalog):
             chosen = [ChosenTable(without_login(name), partial(self._locate, name)) for name in named]
         else:
             among = tables_of_warehouse if call.database is None else partial(tables_of_database, call.database)
-            chosen = [ChosenTable.at(location) for location in among(metastore, damaged.append)]
+            chosen = [ChosenTable.at(location, self.branch) for location in among(metastore, damaged.append)]
 
         def one(chosen_table: ChosenTable) -> _Found:
             location = chosen_table.locate()

@@ -24,8 +24,10 @@ class ChosenTable(NamedTuple):
     locate: Callable[[], TableLocation]
 
     @staticmethod
-    def at(location: TableLocation) -> ChosenTable:
-        return ChosenTable(location.name, lambda: location)
+    def at(location: TableLocation, branch: str | None) -> ChosenTable:
+        """A listed table, at the branch of the call."""
+        found = location if branch in (None, MAIN_BRANCH) else location.at_branch(branch)
+        return ChosenTable(found.name, lambda: found)
 
 
 def chosen_tables(
@@ -48,7 +50,7 @@ def chosen_tables(
             found += tables_of_database(name, metastore, on_damage)
     for location in found:
         if choice.has(location.name.rpartition(".")[2]):
-            yield ChosenTable.at(location if branch in (None, MAIN_BRANCH) else location.at_branch(branch))
+            yield ChosenTable.at(location, branch)
 
 
 class TableLists:

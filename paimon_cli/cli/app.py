@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import os
 import re
@@ -18,8 +17,16 @@ from paimon_cli import __version__
 from paimon_cli.cli.command_groups import COMMAND_LINE_ERROR, LOCATIONS, CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.first_screen import ALL_COMMANDS, SHOWS_ALL, as_option, screen
 from paimon_cli.cli.next_step import command_path
-from paimon_cli.cli.results import ARGUMENTS, coloured, printable
-from paimon_cli.cli.terminal import COMPLETION_VARIABLE, discard_stdout, flush_stderr, flush_stdout, is_traced, prepare_streams
+from paimon_cli.cli.results import ARGUMENTS, coloured, print_on_stderr, printable
+from paimon_cli.cli.terminal import (
+    COMPLETION_VARIABLE,
+    discard_stdout,
+    flush_stderr,
+    flush_stdout,
+    has_lost_reader,
+    is_traced,
+    prepare_streams,
+)
 from paimon_cli.errors import PaimonError, UsageError, as_paimon_error
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out, share_arenas
 from paimon_cli.options.option_text import json_text
@@ -63,22 +70,17 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     Its texts may come from any library or server.
     """
     if is_traced(arguments):
-        _print(redact("".join(traceback.format_exception(error)).rstrip()))
+        print_on_stderr(redact("".join(traceback.format_exception(error)).rstrip()))
     shown = _as_shown(error)
     if _wants_json(arguments):
         content = {"code": shown.code, "message": shown.message, "hint": shown.hint or None, "details": shown.details}
-        _print(json_text({"error": redacted(content)}))
+        print_on_stderr(json_text({"error": redacted(content)}))
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
         # Values and file names of a table must not control the terminal.
         safe = ("\n".join(map(printable, redact(line).split("\n"))) for line in lines if line)
-        _print("\n".join(coloured(line, line.partition(":")[0], sys.stderr) for line in safe))
+        print_on_stderr("\n".join(coloured(line, line.partition(":")[0], sys.stderr) for line in safe))
     return shown.exit_code
-
-
-def _print(text: str) -> None:
-    with contextlib.suppress(OSError):  # stderr is closed; only the exit code remains
-        print(text, file=sys.stderr)
 
 
 def _as_shown(error: Exception) -> PaimonError:
@@ -135,14 +137,11 @@ def _no_option(argument: str) -> str:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     """Whether the raw command line selects JSON output or logs; an invalid one fails before it is parsed."""
-    text = f" {' '.join(arguments)} "
-    return any(
-        f" {spelling} " in text
-        for spelling in ("-o json", "-ojson", "--output json", "--output=json", "--output-format json", *_JSON_LOGS)
-    )
+    return _JSON.search(f" {' '.join(arguments)} ") is not None
 
 
-_JSON_LOGS = ("--log-format json", "--log-format=json")
+_JSON = re.compile(r" (?:-[nqvy]*o ?|--(?:output|output-format|log-format)[ =])json ")
+"""`-vo json` is `-v -o json`."""
 _ASKS_FOR_COMPLETION = re.compile(r"--(show|install)-completion")
 INTERRUPTED = 130
 RUST_PANIC = "PanicException"
@@ -177,7 +176,9 @@ class BoundedGroup(HelpfulGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
+        except BrokenPipeError as error:
+            if not has_lost_reader(sys.stdout):
+                raise as_paimon_error(error) from error
             discard_stdout()
             raise typer.Exit(0) from None
         except (KeyboardInterrupt, typer.Abort):
@@ -216,7 +217,7 @@ class BoundedGroup(HelpfulGroup):
                 raise
             code = report_failure(PaimonError(*_BUG_IN_LIBRARY), arguments)
         if code == INTERRUPTED:
-            print("interrupted", file=sys.stderr)
+            print_on_stderr("interrupted")
         lost = flush_stdout()
         if lost is not None and not code:
             code = report_failure(lost, arguments)

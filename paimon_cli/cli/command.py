@@ -102,11 +102,12 @@ class Call:
         """Open the table that the user named, with `--option` overriding its own options."""
         return self.open_at(self.locate(table, allow_unsafe_commit), split_profile(table)[0])
 
-    def open_at(self, location: TableLocation, profile: str | None = None) -> Table:
+    def open_at(self, location: TableLocation, profile: str | None = None, *, may_be_damaged: bool = False) -> Table:
         """Open a table at its location. `profile`: the one in its name, whose settings of the engine count."""
         from paimon_cli.api.table import Table
 
-        return Table.at(location, self.options, self.runtime if profile is None else replace(self.runtime, profile=profile))
+        runtime = self.runtime if profile is None else replace(self.runtime, profile=profile)
+        return Table.at(location, self.options, runtime, may_be_damaged=may_be_damaged)
 
     def catalog(self, allow_unsafe_commit: bool = False, runtime: Runtime | None = None) -> Catalog:
         """The catalog of this call."""
@@ -124,9 +125,7 @@ class Call:
 
     def open_damaged(self, table: str) -> Table:
         """Open a table for damage checks: its schemas may be unreadable."""
-        from paimon_cli.api.table import Table
-
-        return Table.at(self.locate(table), self.options, self.runtime, may_be_damaged=True)
+        return self.open_at(self.locate(table), split_profile(table)[0], may_be_damaged=True)
 
     def open_to_commit(self, table: str, allow_unsafe_commit: bool) -> Table:
         """Open a table for a command that commits. Raises `Refused` if no safe commit is possible."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import os
@@ -9,7 +10,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -86,7 +86,7 @@ def verbosity() -> Verbosity:
     return _verbosity
 
 
-@contextmanager
+@contextlib.contextmanager
 def speaking(chosen: Verbosity) -> Iterator[None]:
     """Set the verbosity for the block."""
     global _verbosity
@@ -207,7 +207,7 @@ NOTHING_CHANGED = "nothing was changed"
 ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The words of the command line."""
 _PLANNED, _APPLY, _END_OF_OPTIONS = "--dry-run", "--apply", "--"
-_ONLY_PLANNED = re.compile("-[ny]+")
+_ONLY_PLANNED, _FLAGS = re.compile("-[ny]+"), re.compile("-[nqvy]+")
 
 
 _BOLD, _RED, _YELLOW, _GREEN, _CYAN = "1", "1;31", "1;33", "32", "36"
@@ -250,11 +250,17 @@ def note(text: str) -> None:
 
 
 def on_stderr(text: str) -> None:
-    """Print what was asked for on stderr, without secrets. A severity with which it begins, as in `warning:`, is coloured.
+    """Print what was asked for on stderr, without secrets. A severity with which it begins, as in `warning:`, is coloured."""
+    print_on_stderr(coloured(_safe(redact(text)), text.partition(":")[0], sys.stderr))
 
-    The line and its end are one write, because other threads may say something, too.
+
+def print_on_stderr(line: str) -> None:
+    """Print a line, and its end in the same write, because other threads may say something, too.
+
+    One that cannot be written must not stop the work: the reader of stderr may have closed the pipe.
     """
-    print(f"{coloured(_safe(redact(text)), text.partition(':')[0], sys.stderr)}\n", end="", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
 
 def note_waiting(table: str, records: int | None) -> None:
@@ -307,7 +313,8 @@ def only_planned() -> str:
 def _again(added: Sequence[str], without: Set[str]) -> str:
     words = list(ARGUMENTS.get())
     end = words.index(_END_OF_OPTIONS) if _END_OF_OPTIONS in words else len(words)
-    remaining = [word for word in words[:end] if word not in without and not _ONLY_PLANNED.fullmatch(word)]
+    kept = [word for word in words[:end] if word not in without and not _ONLY_PLANNED.fullmatch(word)]
+    remaining = [re.sub("[ny]", "", word) if _FLAGS.fullmatch(word) else word for word in kept]
     return shlex.join(["paimon-cli", *remaining, *added, *words[end:]])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.cli.compact_view import summary_text
 from paimon_cli.cli.output import OutputFormat, check_fields, envelope
-from paimon_cli.cli.results import counted, human_size, printable, rfc3339, warn
+from paimon_cli.cli.results import counted, human_size, print_on_stderr, printable, rfc3339, warn
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import json_text
 from paimon_cli.storage.redaction import redact, redacted
@@ -87,7 +86,7 @@ class ServiceLog:
 
     def say(self, text: str, done: ServiceRound | None = None) -> None:
         millis = now_millis() if done is None else done.started_millis + int(done.seconds * 1000)
-        print(f"{rfc3339(millis)} {printable(redact(text))}\n", end="", file=sys.stderr, flush=True)
+        print_on_stderr(f"{rfc3339(millis)} {printable(redact(text))}")
 
     def warn(self, text: str) -> None:
         warn(text)
@@ -118,7 +117,7 @@ class JsonLog(ServiceLog):
 
     def event(self, level: str, event: str, message: str, **facts: object) -> None:
         line = {"time": rfc3339(now_millis()), "level": level, "event": event, "message": message, **facts}
-        print(f"{json_text(redacted(line))}\n", end="", file=sys.stderr, flush=True)
+        print_on_stderr(json_text(redacted(line)))
 
 
 class SilentLog(ServiceLog):

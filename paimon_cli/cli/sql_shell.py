@@ -15,6 +15,7 @@ from paimon_cli.cli.app import report_failure
 from paimon_cli.cli.output import OutputFormat
 from paimon_cli.cli.results import View, note, on_stderr, say
 from paimon_cli.cli.sql_output import run_script, text_of_file
+from paimon_cli.cli.terminal import has_lost_reader
 from paimon_cli.errors import UsageError, importing
 from paimon_cli.sql.statements import is_complete
 
@@ -95,9 +96,9 @@ class Shell:
             run_script(self.call, self.session, text)
         except KeyboardInterrupt:
             on_stderr("interrupted")
-        except BrokenPipeError:
-            raise
         except Exception as error:  # the boundary of a line, as that of a command
+            if isinstance(error, BrokenPipeError) and has_lost_reader(sys.stdout):
+                raise
             sys.stdout.flush()
             report_failure(error, ())
         if self.has_timer:

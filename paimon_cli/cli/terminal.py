@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from paimon_cli.cli.output import OutputFormat
 from paimon_cli.cli.results import Verbosity, on_stderr, rfc3339, verbosity
@@ -71,6 +72,19 @@ def flush_stdout() -> OSError | None:
     return None
 
 
+def has_lost_reader(stream: TextIO) -> bool:
+    """Whether what reads a stream has closed its pipe.
+
+    A `BrokenPipeError` says that of any pipe or connection: the work may have lost another one, and has failed then.
+    """
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno(), 0)
+    except io.UnsupportedOperation:  # it is in memory
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
 def flush_stderr() -> None:
     """Flush stderr and ignore errors: the exit code still reports the failure."""
     with contextlib.suppress(OSError):
@@ -128,8 +142,10 @@ def paged(lines: int) -> Iterator[None]:
     page = _Paged(process.stdin, encoding=terminal.encoding, errors="backslashreplace")
     sys.stdout = page
     try:
-        with contextlib.suppress(BrokenPipeError):
-            yield
+        yield
+    except BrokenPipeError:
+        if not has_lost_reader(page):
+            raise
     finally:
         sys.stdout = terminal
         with contextlib.suppress(BrokenPipeError):  # here, so that it does not take the place of the block's own error

@@ -80,7 +80,7 @@ def _spread(figures: ReportFigures) -> Iterator[str]:
         count = sum(buckets for _, buckets in group)
         label = counted(low, what) if low == high else f"{low:,} to {counted(high, what)}"
         rows.append(Bar(label, [Part(count, "bar", f"{label}: {counted(count, 'bucket')}")], counted(count, "bucket")))
-    description = f"{figures.bucket_count:,} buckets by their number of {what}s"
+    description = f"{sum(figures.runs_of_buckets.values()):,} buckets by their number of {what}s"
     yield figure("spread", f"All buckets by number of {what}s", description, partial(bars, rows))
 
 

@@ -42,8 +42,8 @@ RANDOM_USERS = "one-off jobs"
 class Moment:
     """The table at one snapshot. `most_runs`, `mean_runs`: sorted runs per bucket; `space_percent`: space amplification.
 
-    These three are None for append tables. `kind`, `written_rows`, `written_bytes`: of its commit; None if its changes cannot be
-    read.
+    These three are None for append tables, and leave out rows that wait for buckets. `kind`, `written_rows`, `written_bytes`: of
+    its commit; None if its changes cannot be read.
     """
 
     snapshot_id: int
@@ -128,8 +128,9 @@ class CompactionDebt:
 class ReportFigures:
     """All figures of a report page. `history` and `kinds` (snapshot id and commit kind) are oldest first.
 
-    `argument`: the table in commands. `at_snapshot`: None for the latest. `stored`: now, by what keeps it. `spent`: by
-    services, None without a ledger.
+    `argument`: the table in commands. `at_snapshot`: None for the latest. `runs_of_buckets`: how many buckets have so many sorted
+    runs, or files. `waiting`: files of rows that wait for buckets, which no read opens. `stored`: now, by what keeps it. `spent`:
+    by services, None without a ledger.
     """
 
     name: str
@@ -142,6 +143,7 @@ class ReportFigures:
     buckets: tuple[BucketLevels, ...]
     bucket_count: int
     runs_of_buckets: Mapping[int, int]
+    waiting: Sequence[DataFileMeta]
     trees: tuple[Tree, ...]
     debt: CompactionDebt
     history: tuple[Moment, ...]
@@ -185,7 +187,8 @@ def report_figures(
         health=health_of(now, name),
         buckets=tuple(shown),
         bucket_count=len(states),
-        runs_of_buckets=Counter(row.runs if row.runs is not None else row.files for row in levels),
+        runs_of_buckets=Counter(n for row in levels if (n := row.runs if has_keys else row.files) is not None),
+        waiting=[file for state in examined.postponed for file in state.files],
         trees=tuple(tree for tree in trees if tree.runs),
         debt=_debt(examined),
         history=history,
@@ -252,7 +255,7 @@ def _tree(context: TableContext, state: BucketFiles) -> Tree:
 
 def _debt(table: ExaminedTable) -> CompactionDebt:
     states = table.all_buckets
-    level_0 = sum(file.file_size for state in states for file in state.files if file.level == 0)
+    level_0 = sum(file.file_size for state in table.buckets for file in state.files if file.level == 0)
     nothing = CompactionDebt(0, len(states), 0, 0, level_0, ())
     try:
         refusal, decisions, due = table.why_not_compactable, table.decisions, table.due
@@ -274,6 +277,7 @@ class _File(NamedTuple):
 
 class _BucketFigures(NamedTuple):
     runs: int
+    size: int
     oldest_size: int
 
 
@@ -285,11 +289,10 @@ class _State:
         self._files: dict[BucketId, dict[object, _File]] = defaultdict(dict)
         self._figures: dict[BucketId, _BucketFigures] = {}
         self._runs: Counter[int] = Counter()
-        self._count = self._size = self._oldest = 0
+        self._count = self._size = self._merged = self._oldest = 0
         for state in states:
             for file in state.files:
-                entry = ManifestEntry(EntryKind.ADD, state.partition, state.bucket, state.total_buckets, file)
-                self._add(entry)
+                self._add(ManifestEntry(EntryKind.ADD, state.partition, state.bucket, state.total_buckets, file))
             self._update_figures(state.bucket_id)
 
     def moment(self, snapshot: Snapshot) -> Moment:
@@ -302,7 +305,7 @@ class _State:
             moment,
             most_runs=max(self._runs, default=0),
             mean_runs=round(mean, 2),
-            space_percent=percent_above(self._size, self._oldest),
+            space_percent=percent_above(self._merged, self._oldest),
         )
 
     def undo(self, entries: Sequence[ManifestEntry]) -> None:
@@ -325,9 +328,8 @@ class _State:
 
     def _update_figures(self, bucket_id: BucketId) -> None:
         """Recount the sorted runs of a bucket and the size of its oldest run."""
-        old = self._figures.pop(bucket_id, None)
-        if old is not None:
-            self._oldest -= old.oldest_size
+        if (old := self._figures.pop(bucket_id, None)) is not None:
+            self._merged, self._oldest = self._merged - old.size, self._oldest - old.oldest_size
             self._runs[old.runs] -= 1
             self._runs += Counter()  # drops zero counts
         files = self._files[bucket_id].values()
@@ -336,9 +338,9 @@ class _State:
         top = max(file.level for file in files)
         levels = {file.level for file in files} - {0}
         oldest = min(files, key=lambda file: file.sequence).size if top == 0 else sum(f.size for f in files if f.level == top)
-        new = _BucketFigures(len(levels) + sum(file.level == 0 for file in files), oldest)
-        self._figures[bucket_id] = new
-        self._oldest += new.oldest_size
+        runs = len(levels) + sum(file.level == 0 for file in files)
+        new = self._figures[bucket_id] = _BucketFigures(runs, sum(file.size for file in files), oldest)
+        self._merged, self._oldest = self._merged + new.size, self._oldest + new.oldest_size
         self._runs[new.runs] += 1
 
 
@@ -387,8 +389,8 @@ def _committers(snapshots: Sequence[Snapshot]) -> list[CommitterRow]:
     kinds_of_others: Counter[str] = Counter()
     for row in others:
         kinds_of_others.update(row.kinds)
-    count = sum(row.users for row in others)
-    return [*rows[: MAX_USERS - 1], CommitterRow("others", count, kinds_of_others, max(row.last for row in others))]
+    summed = CommitterRow("others", sum(row.users for row in others), kinds_of_others, max(row.last for row in others))
+    return [*rows[: MAX_USERS - 1], summed]
 
 
 def _is_random(user: str) -> bool:

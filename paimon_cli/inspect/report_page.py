@@ -103,14 +103,20 @@ def _cost_of_reads(figures: ReportFigures) -> Iterator[str]:
 
 def _of_runs(figures: ReportFigures) -> Iterator[str]:
     table, debt = figures.description, figures.debt
+    buckets = sum(figures.runs_of_buckets.values())
     runs = sum(n * count for n, count in figures.runs_of_buckets.items())
-    most, mean = max(figures.runs_of_buckets, default=0), runs / max(1, figures.bucket_count)
-    opens = f"A read of the whole table opens {counted(table.files, 'file')} of {human_size(table.size)}"
+    most, mean = max(figures.runs_of_buckets, default=0), runs / max(1, buckets)
+    waiting = sum(file.file_size for file in figures.waiting)
+    if figures.waiting:
+        wait = f"{counted(len(figures.waiting), 'file')} of {human_size(waiting)} wait for buckets"
+        yield f"{wait}: no read shows their rows before a compaction."
+    opened = f"{counted(table.files - len(figures.waiting), 'file')} of {human_size(table.size - waiting)}"
+    opens = f"A read of the whole table opens {opened}"
     if most <= 1:
         yield f"{opens}, and merges nothing: each bucket is a single sorted run. Reads cannot be cheaper by a compaction."
         return
     single = sum(count for n, count in figures.runs_of_buckets.items() if n <= 1)
-    rest = f"; {counted(single, 'bucket')} of {figures.bucket_count:,} need no merge" if single else ""
+    rest = f"; {counted(single, 'bucket')} of {buckets:,} need no merge" if single else ""
     yield f"{opens}, and merges {_whole(round(mean, 1))} sorted runs per bucket, at most {most}{rest}."
     yield (
         "A row is decoded in each run that has its key, and only the newest version is kept; after a full compaction each row is "

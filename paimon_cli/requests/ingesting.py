@@ -1,6 +1,7 @@
 """The options of `ingest`."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal
 
@@ -21,6 +22,8 @@ class BadEvents(Parsed[str, str]):
     metavar = "fail|FILE"
 
     def parse(self, given: str) -> str:
+        if not given:
+            raise UsageError("--on-error is empty", "it names no file", "fail, or a file such as bad.ndjson")
         if given.lower() == OnError.SKIP:
             raise UsageError(
                 "--on-error cannot be skip", "no event is left out silently", "name a FILE, from which they can be ingested later"
@@ -169,3 +172,17 @@ class IngestOptions(TableIngestOptions):
         for mapping in self.table_mapping or ():
             if not all(mapping.partition("=")[::2]):
                 raise UsageError(f"--table-mapping {mapping}", "it must be SOURCE=NAME", "such as shop.orders=orders")
+        _refuse_twice("--table-mapping", (text.partition("=")[0] for text in self.table_mapping or ()), "name each source once")
+        keys = [text.partition("=") if "=" in text else ("", "", text) for text in self.primary_key or ()]
+        for name, sign, columns in keys:
+            if not columns.strip(" ,"):
+                raise UsageError(f"--primary-key {name}{sign}{columns}", "it names no column", "such as shop.orders=id")
+        of_tables = (name if sign else "all tables" for name, sign, _ in keys)
+        _refuse_twice("--primary-key", of_tables, "name all columns of a key in one text, such as id,region")
+
+
+def _refuse_twice(flag: str, names: Iterable[str], hint: str) -> None:
+    """Raise `UsageError` for a name that occurs twice: only the last of its values would count."""
+    counts = Counter(names)
+    if (twice := next((name for name, count in counts.items() if count > 1), None)) is not None:
+        raise UsageError(f"{flag} is given twice for {twice}", "only one of them could count", hint)

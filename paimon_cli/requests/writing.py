@@ -58,6 +58,8 @@ class ErrorHandling(Parsed[str, str]):
     metavar = "fail|skip|FILE"
 
     def parse(self, given: str) -> str:
+        if not given:
+            raise UsageError("--on-error is empty", "it names no file", "fail, skip, or a file such as bad.csv")
         return given.lower() if given.lower() in (OnError.FAIL, OnError.SKIP) else given
 
 

@@ -196,3 +196,11 @@ def test_a_table_whose_name_looks_like_an_option(run: Run, table: Path, monkeypa
 def test_machines_get_no_command(run: Run, table: Path) -> None:
     assert "run:" not in run("tags", "rm", table, "a tag", "--dry-run", "-o", "json").out
     assert run("tags", "rm", table, "a tag", "-ny").out.endswith(f"run: paimon-cli tags rm '{table}' 'a tag' --yes\n")
+
+
+def test_flags_in_one_word_with_that_of_a_dry_run(run: Run, table: Path) -> None:
+    """They used to be repeated whole, so that the command of the hint was another dry run."""
+    out = run("tags", "rm", table, "a tag", "-nv").out
+    assert out.endswith(f"run: paimon-cli tags rm '{table}' 'a tag' -v --yes\n")
+    run(*shlex.split(out.splitlines()[-1])[2:])
+    assert "a tag" not in run("tags", "ls", table).out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -14,6 +15,11 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.cli.app import report_failure
+from paimon_cli.cli.output import OutputFormat
+from paimon_cli.cli.results import warn
+from paimon_cli.cli.service_log import JsonLog, RoundLines, ServiceLog
+from paimon_cli.cli.terminal import has_lost_reader
 from paimon_cli.errors import (
     CommitUnknown,
     Conflict,
@@ -166,6 +172,35 @@ def test_a_closed_pipe_is_not_a_failure(tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+def test_another_pipe_that_breaks_is_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to count as that of the output, so that work that had come to nothing ended with 0."""
+    raising(monkeypatch, BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert "Broken pipe" in run("snapshots", "ls", "./t", code=6).err
+
+
+def test_only_a_pipe_without_a_reader_has_lost_it() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        assert not has_lost_reader(stream)
+        os.close(reading)
+        assert has_lost_reader(stream)
+
+
+def test_what_cannot_be_said_on_stderr_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning into a closed pipe used to end a write before its commit, and the command with 0."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb", buffering=0) as raw:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, write_through=True))
+        with pytest.raises(BrokenPipeError):
+            print("is broken", file=sys.stderr)
+        warn("a table has damage")
+        report_failure(StorageUnavailable("x"), ())
+        lines = RoundLines(OutputFormat.TABLE)
+        ServiceLog(lines).say("started")
+        JsonLog(lines).warn("a table has damage")
 
 
 def test_help_into_a_closed_pipe_is_not_a_failure() -> None:

@@ -51,6 +51,23 @@ def test_a_warehouse_is_sorted_by_urgency(run: Run, warehouse: str) -> None:
     assert run("health", "--database", "shop", "--warehouse", warehouse, "-o", "json", code=4).json["items"][0] == broken
 
 
+def test_the_branch_of_a_call_is_that_of_each_listed_table(run: Run, tmp_path: Path) -> None:
+    """The tables of a warehouse used to be examined, and mended, at their main branches."""
+    context = make_table(tmp_path / "shop.db" / "t", COLUMNS, ["id"], options={"write-only": "true"})
+    write(context, [{"id": 1, "n": 1}])
+    table = Table.open(str(tmp_path / "shop.db" / "t"))
+    table.branches.create("b", snapshot=1)
+    for number in range(8):
+        write(context.at_branch("b"), [{"id": 1, "n": number}])
+    at_branch = ("--branch", "b", "--warehouse", tmp_path)
+    (row,) = run("health", *at_branch, "-o", "json", code=4).json["items"]
+    assert (row["table"], row["files"], [finding["code"] for finding in row["findings"]]) == ("shop.t$branch_b", 9, ["PD027"])
+    assert {row["table"] for row in run("cost", *at_branch, "-o", "json").json["items"]} == {"shop.t$branch_b"}
+    run("health", *at_branch, "--fix", "--yes", "--option", "write-only=false")
+    assert [len(list(Table.open(str(table.url), branch=name).files())) for name in ("main", "b")] == [1, 1]
+    assert run("health", "--database", "shop", "--branch", "none", "--warehouse", tmp_path, "-o", "json", code=4).json["items"]
+
+
 def test_the_command_of_a_finding_mends_it(run: Run, warehouse: str) -> None:
     (row,) = run("health", "shop.crowded", "--warehouse", warehouse, "-o", "json", code=4).json["items"]
     (finding,) = row["findings"]

@@ -92,7 +92,7 @@ class FakeTerminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stopped_by", [DamagedFile("a file is damaged"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("stopped_by", [DamagedFile("a file is damaged"), KeyboardInterrupt(), BrokenPipeError()], ids=repr)
 def test_a_pager_is_waited_for_when_its_command_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_by: BaseException
 ) -> None:

@@ -182,6 +182,29 @@ def test_a_paragraph_says_why_reads_cost_what_they_cost_and_what_to_do(tmp_path:
     assert "opens 1 file of" in said() and "Small files make it slower" in said()
 
 
+def test_rows_that_wait_for_buckets_are_in_no_sorted_run(tmp_path: Path) -> None:
+    """They used to count as sorted runs of a bucket, and as space that a compaction would free."""
+    table = keyed(tmp_path, **{"bucket": "-2", "postpone.default-bucket-num": "1"})
+    table.write(rows(range(100)))
+    table.compact(strategy="minor")
+    (merged,) = table.files()
+    for n in range(3):
+        table.write(rows(range(n, 50)))
+    figures = figures_of(table)
+    assert figures.runs_of_buckets == {1: 1}
+    waiting = sum(file.file_size for file in figures.waiting)
+    assert (len(figures.waiting), waiting) == (3, figures.description.size - merged.size)
+    assert figures.debt.level_0_bytes == merged.size
+    last = figures.history[-1]
+    assert (last.files, last.most_runs, last.mean_runs, last.space_percent) == (4, 1, 1.0, 0)
+    names = [(bucket.bucket, bucket.runs) for bucket in figures.buckets]
+    assert names == [("p=a / bucket 0", 1), ("p=a / waiting for buckets", None)]
+    assert [tree.bucket for tree in figures.trees] == ["p=a / bucket 0"]
+    page = page_of(table, tmp_path)[0]
+    assert f"3 files of {human_size(waiting)} wait for buckets: no read shows their rows before a compaction" in page
+    assert f"A read of the whole table opens 1 file of {human_size(merged.size)}, and merges nothing" in page
+
+
 def test_a_report_of_an_older_snapshot_shows_the_table_as_it_was(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     for _ in range(4):
