@@ -6,7 +6,6 @@ import asyncio
 import io
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from paimon_cli.api.catalog import Catalog
 from paimon_cli.cli import browse_commands
 from paimon_cli.cli.browser import Browser, Lines, Page, snapshots_level, tables_level
 from paimon_cli.cli.browser_dialogs import KEYS, cut, fitting
+from paimon_cli.storage.injected import SystemClock
 from tests.cli.calling import Run
 
 Visit = Callable[[Pilot[None]], Awaitable[None]]
@@ -293,11 +293,15 @@ def test_the_browser_needs_a_terminal(table: Table, run: Run) -> None:
 
 
 def test_watch_prints_a_line_per_poll(table: Table, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = SimpleNamespace(sleep=lambda seconds: write(table, range(2)))  # others who wait meanwhile write nothing
-    monkeypatch.setattr("paimon_cli.cli.browse_commands.time", waits)
-    lines = run("watch", table.url, "--rounds", 2).out.splitlines()
+    def sleep(_: SystemClock, seconds: float) -> None:
+        if seconds == 77:  # others who wait meanwhile write nothing
+            write(table, range(2))
+
+    monkeypatch.setattr(SystemClock, "sleep", sleep)
+    watched = "watch", table.url, "--interval", "77s", "--rounds", 2
+    lines = run(*watched).out.splitlines()
     assert [line.partition(" snapshot ")[2].partition(":")[0] for line in lines] == ["4", "5"]
-    looks = run("watch", table.url, "--rounds", 2, "-o", "ndjson").lines
+    looks = run(*watched, "-o", "ndjson").lines
     assert [(look["snapshot_id"], look["most_runs"]) for look in looks] == [(5, 3), (6, 4)]
     assert run("watch", table.url, "--rounds", 1, "-o", "csv", "--fields", "snapshot_id,due").out == "snapshot_id,due\n6,0\n"
     assert "no field nothing" in run("watch", table.url, "--rounds", 1, "--fields", "nothing", code=2).err
