@@ -345,7 +345,7 @@ def test_leases_are_looked_at_often_enough(monkeypatch: pytest.MonkeyPatch) -> N
             waits.append(timeout or 0)
             return super().wait(timeout)
 
-    monkeypatch.setattr(leases_module.threading, "Event", Watched)
+    monkeypatch.setattr(threading, "Event", Watched)
     with leases("holder", HandClock(), lives=60_000).renewed():
         assert soon(lambda: any(waits))
     assert 20 + 2 * max(waits) <= 60 / 3 * 2
