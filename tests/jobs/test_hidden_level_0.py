@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -144,7 +144,7 @@ def test_a_change_that_another_run_has_made_meanwhile_is_finished(tmp_path: Path
     """That run may be killed before it compacts; until then nobody sees the rows."""
     context = table_with_hidden_rows(tmp_path)
 
-    def change(where: TableContext, compaction: str, number: int) -> UpdateSummary:
+    def change(where: TableContext, compaction: Literal["none", "inline"], number: int) -> UpdateSummary:
         request = UpdateRequest("k = 1", (f"n = {number}",), commit_user="u", commit_id=number, compact=compaction)
         return run_update(where, request, LocalEngine(), NoProgress())
 

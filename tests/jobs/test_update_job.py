@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -285,7 +285,7 @@ def test_moved_rows_are_numbered_over_batches(tmp_path: Path, monkeypatch: pytes
 
 
 class Owed(NamedTuple):
-    compact: str | None
+    compact: Literal["none", "inline", "after"] | None
     inline: str | None
     is_routed: bool
     lost: str | None

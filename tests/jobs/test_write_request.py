@@ -81,8 +81,10 @@ def test_how_writers_compact(tmp_path: Path) -> None:
 
     def how(context: TableContext, **request: Any) -> tuple[str, int, bool] | None:
         found = plan(context, **request).compaction
-        assert found is None or isinstance(found.compact_bucket, WriterCompaction)
-        return found and (found.compact_bucket.strategy, found.compact_bucket.read_snapshot_id, found.beside)
+        if found is None:
+            return None
+        assert isinstance(found.compact_bucket, WriterCompaction)
+        return (found.compact_bucket.strategy, found.compact_bucket.read_snapshot_id, found.beside)
 
     assert how(context) == how(context, compact="inline") == ("full", 1, False) and how(context, compact="async") == (
         "full",
