@@ -34,7 +34,7 @@ _LARGEST_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_MILLIS = 253_402_300_800_000
 """The end of the year 9999: later times have no name."""
-_LONGEST_PERIOD = 30_610_224_000_000
+_LONGEST_MILLIS = 30_610_224_000_000
 """Up to the year 1000: the period before 1970 has a name, whose year has four digits."""
 
 
@@ -199,9 +199,9 @@ def checked_rules(options: TableOptions, of_table: str = "", makes_tags: bool = 
         what = f"tag.creation-delay{of_table} is not shorter than the period of its tags"
         why = f"the delay is {options.tag_creation_delay} ms, the period {period} ms"
         raise _bad_option(options, what, why, "set a shorter one, or a longer tag.creation-period", "tag.creation-delay")
-    if is_timed and period > _LONGEST_PERIOD:
+    if is_timed and period > _LONGEST_MILLIS:
         what, why = f"tag.creation-period-duration{of_table} is too long", "the last period that ended has no name"
-        hint = f"choose at most {_LONGEST_PERIOD // _PERIODS[TagPeriod.DAILY]} d"
+        hint = f"choose at most {_LONGEST_MILLIS // _PERIODS[TagPeriod.DAILY]} d"
         raise _bad_option(options, what, why, hint, "tag.creation-period-duration")
     name = options.tag_batch_customized_name
     if name is not None and not (is_plain_name(name) and name.strip()):
