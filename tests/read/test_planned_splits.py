@@ -163,7 +163,7 @@ def test_files_that_wait_are_counted_in_the_buckets_that_are_read(tmp_path: Path
 
 def test_files_of_an_append_table_are_read_by_age(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"v": "INT"}, (), bucket=-1)
-    none = {"min_key": EMPTY_ROW, "max_key": EMPTY_ROW}
+    none: dict[str, Any] = {"min_key": EMPTY_ROW, "max_key": EMPTY_ROW}
     ages = [(5, 9), (5, None), (0, 50), (5, -3), (0, None)]
     files = [
         entry(f"f{n}", **none, min_sequence_number=number, creation_time_millis=time) for n, (number, time) in enumerate(ages)
