@@ -422,7 +422,8 @@ def test_json_is_found_at_any_depth_of_a_result(duck: Any) -> None:
     }
     types = duck.sql(f"SELECT {', '.join(value for _, value in parts.values())}").types
     fields = [DataField(number, name, parse_sql_type(text)) for number, (name, (text, _)) in enumerate(parts.items())]
-    m, a, j, s = (field.type for field in sql_variants.with_json_texts(fields, types))
+    found: list[Any] = [field.type for field in sql_variants.with_json_texts(fields, types)]
+    m, a, j, s = found
     row = m.value
     kinds = [m.key, row.fields[0].type, row.fields[1].type, a.element, j, s]
     assert [isinstance(t, JsonText) for t in kinds] == [True, False, True, True, True, False]
