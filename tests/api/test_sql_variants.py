@@ -315,6 +315,7 @@ def answer(connection: Any, functions: VariantFunctions, query: str) -> pa.Table
     [
         ("variant_get(variant_get(variant_get(x, '$.n'), '$.b'), '$.c', 'INT')", [3, None]),
         ("variant_get(variant_get(x, '$.n', 'STRING'), '$.b.c', 'INT')", [3, None]),
+        ("variant_get(variant_get(x, '$.t', 'STRING'), '$.b', 'INT')", [None, 4]),
         ("variant_get(variant_get(x, '$.q', 'STRING'), '$', 'STRING')", [None, None]),
         ("variant_get(CASE WHEN variant_get(x, '$.f', 'BOOLEAN') THEN x END, '$.n.b.c', 'INT')", [3, None]),
         ("variant_get(x, '$.i', 'INT') + variant_get(x, '$.i', 'DOUBLE')", [10.0, 12.25]),
@@ -331,7 +332,7 @@ def test_parts_of_json(duck: Any, call: str, found: list[Any]) -> None:
     documents = [
         r"""{"n": {"b": {"c": 3}, "a": 1}, "f": true, "i": 5, "s": "x\n1", "z": null, "l": 0.1234567890123456789, "it's": 1, """
         r""""h": 100000000000000000000000000000.5}""",
-        r"""{"n": "null", "f": false, "i": 6.25, "s": "7", "z": "\u00e9", "l": [1.50]}""",
+        r"""{"t": "{\"b\": 4}", "n": "null", "f": false, "i": 6.25, "s": "7", "z": "\u00e9", "l": [1.50]}""",
     ]
     duck.sql("CREATE TABLE t (k INT, x JSON)")
     duck.executemany("INSERT INTO t VALUES (?, ?)", list(enumerate(documents)))
