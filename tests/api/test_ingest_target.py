@@ -96,7 +96,7 @@ def event(key: int) -> str:
 TRUNCATION = f'{{"op":"t",{SOURCE}}}'
 
 
-def lines_of(*events: str, begin: int = 0, unit: PositionUnit = PositionUnit.ROW) -> EventLines:
+def lines_of(*events: str, begin: int = 0, unit: str = PositionUnit.ROW) -> EventLines:
     texts = pa.array([text.encode() for text in events], pa.large_binary())
     return EventLines("s", texts, np.arange(begin, begin + len(events)), begin + len(events), unit)
 
@@ -178,11 +178,11 @@ def test_truncations_of_a_dry_run_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_truncation_needs_rows_of_one_table_and_events_in_one_order() -> None:
-    def truncation(unit: PositionUnit) -> Any:
+    def truncation(unit: str) -> Any:
         return SimpleNamespace(table=B, read=SimpleNamespace(lines=lines_of(TRUNCATION, begin=5, unit=unit)))
 
     other = {"other": Mark(1, "")}
-    refused: list[tuple[dict[str, Any], PositionUnit, str]] = [
+    refused: list[tuple[dict[str, Any], str, str]] = [
         ({"sources": {A}}, PositionUnit.BYTE, "crm.a, crm.b, which cannot be told apart"),
         ({"sources": {B}, "pending": other}, PositionUnit.OFFSET, "several partitions"),
         ({"sources": {B}, "marks": other}, PositionUnit.OFFSET, "several partitions"),
@@ -208,6 +208,18 @@ def test_rows_are_counted_by_kind_in_all_chunks() -> None:
     assert counts_of(pa.table({KIND_COLUMN: pa.chunked_array([["-D", "+I"], ["-D"]])})) == {RowKind.DELETE: 2, RowKind.INSERT: 1}
 
 
+SCHEMA = TableSchema(
+    id=0,
+    fields=(DataField(0, "id", parse_sql_type("BIGINT NOT NULL")),),
+    highest_field_id=0,
+    partition_keys=(),
+    primary_keys=("id",),
+    options={},
+    comment=None,
+    time_millis=0,
+)
+
+
 @dataclass
 class Opened:
     """A table as a target uses it. `last`: the last commit of its user; `outcomes`: of the writes that it will get."""
@@ -224,16 +236,6 @@ class Opened:
         self.events.append("check")
 
 
-SCHEMA = TableSchema(
-    id=0,
-    fields=(DataField(0, "id", parse_sql_type("BIGINT NOT NULL")),),
-    highest_field_id=0,
-    partition_keys=(),
-    primary_keys=("id",),
-    options={},
-    comment=None,
-    time_millis=0,
-)
 A, B = SourceTable("crm", "a"), SourceTable("crm", "b")
 
 
@@ -260,7 +262,8 @@ def test_a_table_goes_on_where_its_last_commit_ended(table: Opened) -> None:
     target = target_of(None, sources={A})
     target.open(None)
     target.open(table)  # type: ignore[arg-type]
-    assert (target.table, target.marks, target.sources, target.next_id) == (table, {}, {A}, 0)
+    opened: Any = target.table
+    assert (opened, target.marks, target.sources, target.next_id) == (table, {}, {A}, 0)
     table.last = committed(7, {"k": Mark(3, "x")}, B, lag=ReadLag(5, None, 6))
     target.open(table)  # type: ignore[arg-type]
     assert (target.marks, target.sources, target.next_id) == ({"k": Mark(3, "x")}, {A, B}, 8)
@@ -320,7 +323,8 @@ def test_what_is_held_is_complete_up_to_its_mark(table: Opened) -> None:
     target.hold(marks)
     first = target.held_bytes
     assert [rows["id"].to_pylist() for rows in target.held] == [[0, 1, 2]] and first == target.held[0].nbytes > 0
-    assert (target.block, target.end, target.pending) == ([], None, {"k": marks.before(3)}) and marks.before(3) != marks.end
+    left: tuple[Any, ...] = (target.block, target.end, target.pending)
+    assert left == ([], None, {"k": marks.before(3)}) and marks.before(3) != marks.end
     later = marks_of(4, marks.end)
     target.block = [placed(5), placed()]
     target.hold(later)

@@ -316,6 +316,7 @@ def answer(connection: Any, functions: VariantFunctions, query: str) -> pa.Table
     [
         ("variant_get(variant_get(variant_get(x, '$.n'), '$.b'), '$.c', 'INT')", [3, None]),
         ("variant_get(variant_get(x, '$.n', 'STRING'), '$.b.c', 'INT')", [3, None]),
+        ("variant_get(variant_get(x, '$.t', 'STRING'), '$.b', 'INT')", [None, 4]),
         ("variant_get(variant_get(x, '$.q', 'STRING'), '$', 'STRING')", [None, None]),
         ("variant_get(CASE WHEN variant_get(x, '$.f', 'BOOLEAN') THEN x END, '$.n.b.c', 'INT')", [3, None]),
         ("variant_get(x, '$.i', 'INT') + variant_get(x, '$.i', 'DOUBLE')", [10.0, 12.25]),
@@ -332,7 +333,7 @@ def test_parts_of_json(duck: Any, call: str, found: list[Any]) -> None:
     documents = [
         r"""{"n": {"b": {"c": 3}, "a": 1}, "f": true, "i": 5, "s": "x\n1", "z": null, "l": 0.1234567890123456789, "it's": 1, """
         r""""h": 100000000000000000000000000000.5}""",
-        r"""{"n": "null", "f": false, "i": 6.25, "s": "7", "z": "\u00e9", "l": [1.50]}""",
+        r"""{"t": "{\"b\": 4}", "n": "null", "f": false, "i": 6.25, "s": "7", "z": "\u00e9", "l": [1.50]}""",
     ]
     duck.sql("CREATE TABLE t (k INT, x JSON)")
     duck.executemany("INSERT INTO t VALUES (?, ?)", list(enumerate(documents)))
@@ -423,7 +424,8 @@ def test_json_is_found_at_any_depth_of_a_result(duck: Any) -> None:
     }
     types = duck.sql(f"SELECT {', '.join(value for _, value in parts.values())}").types
     fields = [DataField(number, name, parse_sql_type(text)) for number, (name, (text, _)) in enumerate(parts.items())]
-    m, a, j, s = (field.type for field in sql_variants.with_json_texts(fields, types))
+    found: list[Any] = [field.type for field in sql_variants.with_json_texts(fields, types)]
+    m, a, j, s = found
     row = m.value
     kinds = [m.key, row.fields[0].type, row.fields[1].type, a.element, j, s]
     assert [isinstance(t, JsonText) for t in kinds] == [True, False, True, True, True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,12 +78,18 @@ CHANGES: dict[str, Callable[..., Any]] = {
     "merge": lambda table, **options: table.merge(ROWS, on=["k"], **options).when_matched_delete().execute(),
 }
 
+OTHERS: dict[str, Callable[..., Any]] = {
+    "plan_write": lambda table, **options: table.plan_write(ROWS, **options),
+    "truncate": lambda table: table.plan_truncate().run(),
+}
+
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_data_conflict_check_of_the_call_comes_before_that_of_the_table(jobs: None, tmp_path: Path, change: str) -> None:
     table = table_in(tmp_path / "t", commit__data_conflict_check="key")
-    for call, found in (({}, "key"), ({"data_conflict_check": "range"}, "range")):
-        assert asked_by(lambda call=call: CHANGES[change](table, **call)).check == found
+    calls: list[tuple[dict[str, Any], str]] = [({}, "key"), ({"data_conflict_check": "range"}, "range")]
+    for call, found in calls:
+        assert asked_by(partial(CHANGES[change], table, **call)).check == found
     if change in ("write", "stage"):
         assert asked_by(lambda: CHANGES[change](table, data_conflict_check="off")).check == "off"
     else:
@@ -104,7 +111,7 @@ def test_append_tables_may_be_changed_without_the_check(jobs: None, tmp_path: Pa
 @pytest.mark.parametrize("change", [*CHANGES, "plan_write"])
 def test_tasks_do_not_compact_write_only_tables(jobs: None, tmp_path: Path, change: str) -> None:
     table = table_in(tmp_path / "t", write_only="true")
-    call = CHANGES.get(change, lambda table, **options: table.plan_write(ROWS, **options))
+    call = {**CHANGES, **OTHERS}[change]
     if change == "stage":  # which compacts nothing before its commit
         assert asked_by(lambda: call(table))
         return
@@ -124,7 +131,7 @@ def test_a_storage_without_safe_commits_is_refused_before_a_job_begins(
 
     monkeypatch.setattr("paimon_cli.storage.guarded_storage.check_commits", refuses)
     with pytest.raises(Refused, match="no safe commits"):
-        CHANGES.get(change, lambda table: table.plan_truncate().run())(table)
+        {**CHANGES, **OTHERS}[change](table)
 
 
 PLANS: list[Callable[[Table], Any]] = [
@@ -216,15 +223,17 @@ def test_a_truncation_is_of_the_partitions_and_the_commit_that_the_call_names(
 ) -> None:
     table = Table.create(str(tmp_path / "t"), columns=["p INT", "k INT"], partition_by=["p"])
     table.write(pa.table({"p": pa.array([1, 2, 3], pa.int32()), "k": pa.array([1, 2, 3], pa.int32())}))
-    asked = []
+    asked = list[Any]()
     monkeypatch.setattr("paimon_cli.jobs.metadata_jobs.run_drop", lambda context, *given: asked.append(given))
-    chosen, identity = [{"p": 1}, {"p": 2}], {"commit_user": "u", "commit_id": 7, "assume_new": True}
+    chosen: Any = [{"p": 1}, {"p": 2}]
+    identity: dict[str, Any] = {"commit_user": "u", "commit_id": 7, "assume_new": True}
     table.plan_truncate(partition=chosen, **identity).run()
     table.drop_partition(chosen, **identity)
     table.truncate(**identity)
     assert [([int(spec["p"]) for spec in specs], plan.rows) for specs, plan, _ in asked] == [([1, 2], 2), ([1, 2], 2), ([], 3)]
     assert {(commit.user, commit.identifier, commit.assume_new) for _, _, commit in asked} == {("u", 7, True)}
-    for empty in ([], {}, [{}], [{"p": 1}, {}]):
+    without: list[Any] = [[], {}, [{}], [{"p": 1}, {}]]
+    for empty in without:
         with pytest.raises(UsageError, match="no partition"):
             table.drop_partition(empty)
 
