@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +141,12 @@ def test_rows_of_a_source_in_memory_are_made_at_once_with_the_moved_ones(context
     given = rows.with_moved(moved)
     assert isinstance(given, ArrowRows)
     wanted = [(1, 5, None), (28, None, "n28"), (29, None, "n29")]
-    assert [(row["id"], row["n"], row["name"]) for row in given.data.to_pylist()] == [*wanted, (7, 8, None)]
+    assert [(row["id"], row["n"], row["name"]) for row in given.table.to_pylist()] == [*wanted, (7, 8, None)]
     alone = rows.with_moved(pa.table({}))
-    assert isinstance(alone, ArrowRows) and alone.data.num_rows == 3
+    assert isinstance(alone, ArrowRows) and alone.table.num_rows == 3
     none = new_rows(context, source, *clauses, met=[range(COUNT)])
     only = none.with_moved(moved)
-    assert isinstance(only, ArrowRows) and only.data.to_pylist() == moved.to_pylist()
+    assert isinstance(only, ArrowRows) and only.table.to_pylist() == moved.to_pylist()
     assert not none.with_moved(pa.table({})).plan()
 
 
@@ -239,4 +239,4 @@ def test_without_a_key_nothing_is_compared(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(merge_inserts, "_check_share", None)
     source = memory(context, ids=[1, 1])
     check_new_keys(context, None, new_rows(context, source), LocalEngine(), NoProgress())
-    assert len(new_rows(context, source).plan()) == 1 and replace(source) == source
+    assert len(new_rows(context, source).plan()) == 1
