@@ -28,7 +28,7 @@ from tests.tables import make_table, write
 
 COLUMNS = {"id": "INT NOT NULL", "Name": "STRING", "name": "STRING", "n": "INT"}
 COUNT = 30
-ALL = ("id = source.id", "n = source.n", "Name = source.`Name`", "name = source.name")
+ALL = ("id = source.id", "n = source.n", "Name = `Name`", "name = source.name")
 
 
 @pytest.fixture
