@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit.commit_messages import CommitKind
-from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, SkippedBucket
+from paimon_cli.compact.compaction_task import CompactionTask, PostponedRows, RegroupedPartition, SkippedBucket
+from paimon_cli.compact.key_ranges import KeyRanges
 from paimon_cli.errors import (
     Conflict,
     DamagedFile,
@@ -393,3 +394,63 @@ def test_the_account_has_what_was_done_also_if_an_error_is_raised(
         run_compact(context, CompactRequest(), LocalEngine(), NoProgress(), account=account)
     assert (account.summary.buckets, account.lost_read, account.lost_written, account.bytes_read) == (1, 3, 4, SIZE + 3)
     assert account.summary.unfinished == {place(1)}
+
+
+class Stages:
+    """A plan of two buckets, the first of which is cut into ranges, and a commit of each that succeeds unless it is in `lost`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lost: int) -> None:
+        self.plan = CompactionPlan(1, tuple(task(bucket, data_file(f"{bucket}-old")) for bucket in (0, 1)))
+        self.requests, self.outcomes, self.lost, self.carried_out = list[CompactRequest](), list[Outcome](), lost, list[Any]()
+        monkeypatch.setattr(compact_job, "plan_compaction", self.planned)
+        monkeypatch.setattr(compact_job, "run_bucket_tasks", self.run)
+        monkeypatch.setattr(compact_job, "commit_results", self.commit)
+
+    def planned(self, context: Any, request: CompactRequest, *_: Any) -> CompactionPlan:
+        self.requests.append(request)
+        return self.plan
+
+    def run(self, ranges: Any, request: CompactRequest, plan: CompactionPlan, progress: Any) -> list[int]:
+        ranges.outcome.committed.append(message(0, "of a range"))
+        self.carried_out.append(plan)
+        return [one.bucket for one in plan.tasks]
+
+    def commit(self, new_files: Any, results: list[int], engine: Any, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        outcome.committed += [message(bucket) for bucket in results if bucket not in self.lost]
+        outcome.conflicts |= {place(bucket): CONFLICT for bucket in results if bucket in self.lost}
+
+
+def test_the_stages_share_what_is_counted_and_what_they_know(context: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, one, names = None, frozenset({place(0)}), {0: {"0-old"}, 1: {"1-old"}}
+    cuts = {0: KeyRanges(task(0, data_file("0-old")), (), 2, 2, ()), 1: KeyRanges(task(1, data_file("1-old")), (), 2, 2, ())}
+    found: dict[int, KeyRanges | None] = {}
+    monkeypatch.setattr(CompactRequest, "ranges_of", lambda request, table, given: found.get(given.bucket))
+    stages, job = Stages(monkeypatch, 1), work(context)
+    for only, uncut in ((one, None), (whole, stages.plan), (one, None)):
+        assert job.cut_runs(only) is stages.plan and job.uncut is uncut and not stages.carried_out
+    found |= cuts
+    assert job.cut_runs(whole) is stages.plan and job.begun == {place(0): SIZE, place(1): SIZE}
+    assert job.known == {place(0): names[0]}, "the other cut was refused"
+    job.known[place(1)] = {"1-old"}
+    assert len(job.partly.committed) == 2 and set(job.partly.conflicts) == {place(1)} and stages.outcomes[-1] is job.partly
+    job.partly, newer = Outcome(), data_file("newer")
+    grown = [task(bucket, data_file(f"{bucket}-old"), newer) for bucket in (0, 1)]
+    stages.plan = CompactionPlan(2, tuple(grown))
+    assert job.compact_buckets(whole).tasks == [task(bucket, data_file(f"{bucket}-old")) for bucket in (0, 1)]
+    assert len(job.partly.committed) == 2 and stages.outcomes[-1] is job.partly, "also those of ranges"
+    assert set(job.states) == {place(0)} and job.begun == {place(0): SIZE, place(1): SIZE}
+    assert job.compact_buckets(one).tasks == grown, "planned again, with all that is there"
+
+
+def test_the_limits_know_what_was_distributed_before(context: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages, job, waiting_rows = Stages(monkeypatch), work(context), PostponedRows(b"a", POSTPONE_BUCKET, (data_file("w"),))
+    monkeypatch.setattr(compact_job, "_distribute_rows", lambda *given: given[-1].conflicts.update({place(5): CONFLICT}))
+    monkeypatch.setattr(compact_job, "regroup_planned", lambda *given: given[-1].conflicts.update({place(6): CONFLICT}))
+    regrouped = RegroupedPartition(b"a", 0, (data_file("r"), data_file("s")), 2, 4, 1, "more rows")
+    stages.plan = CompactionPlan(1, (waiting_rows, regrouped))
+    assert job.distribute_rows(None) is stages.plan and job.begun == {waiting_rows.bucket_id: SIZE}
+    job.total.committed = [message(POSTPONE_BUCKET, "w")]
+    assert job.regroup_partitions(None) is stages.plan and job.begun == {regrouped.bucket_id: 2 * SIZE}
+    assert [request.distributed for request in stages.requests] == [(), (job.total.committed[0],)]
+    assert set(job.partly.conflicts) == {place(5), place(6)}
