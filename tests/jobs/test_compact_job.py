@@ -36,7 +36,8 @@ from paimon_cli.jobs.compact_summary import CompactionAccount, CompactSummary
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.rescale_job import RescaleSummary
 from paimon_cli.jobs.round_plan import CompactionPlan
-from paimon_cli.lsm.compaction_picker import PickState
+from paimon_cli.jobs.table_change import NewFiles
+from paimon_cli.lsm.compaction_picker import NEVER_PICKED, PickState
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, DataFileMeta, FileChanges
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from tests.commit.commit_tables import data_file, make_table
@@ -64,9 +65,9 @@ def message(bucket: int, *names: str) -> CommitMessage:
     return CommitMessage(EMPTY_ROW, bucket, 4, compact=FileChanges(removed=tuple(data_file(name) for name in names)))
 
 
-def task(bucket: int, *files: DataFileMeta, state: PickState | None = None) -> CompactionTask:
+def task(bucket: int, *files: DataFileMeta, state: PickState = NEVER_PICKED) -> CompactionTask:
     given = (EMPTY_ROW, bucket, 4, files, 5, 5, True, "due", "", 2, 1, 1)
-    return CompactionTask(*given, **({"state": state} if state else {}))
+    return CompactionTask(*given, state=state)
 
 
 Stage = Callable[[frozenset[BucketId] | None], CompactionPlan]
@@ -241,8 +242,8 @@ def test_an_interrupted_rescale_that_cannot_be_finished_does_not_stop_the_compac
     monkeypatch.setattr(unfinished_rescale, "finish_rescale", lambda *_: fail_with(error))
     job = work(context, CompactRequest(regroups=True), CompactionPlan(1, unfinished=LEFT, size_to_move=900))
     assert job.mend_counts(None) is job.ready
-    conflicts, failures = ({place(0): error}, {}) if is_conflict else ({}, {place(0): error})
-    assert (job.partly.conflicts, job.partly.failures) == (conflicts, failures)
+    assert job.partly.conflicts == ({place(0): error} if is_conflict else {})
+    assert job.partly.failures == ({} if is_conflict else {place(0): error})
     assert job.partly.lost_read == (900 if is_conflict else 0) and job.partly.rescaled_to is None and job.context is context
 
 
@@ -297,7 +298,7 @@ class Distribution:
         monkeypatch.setattr(postponed_rows, "distribute", self.distribute)
         monkeypatch.setattr(postponed_rows, "partitions_changed_since", lambda *_: changed)
         monkeypatch.setattr(compact_job, "try_commit", self.commit)
-        monkeypatch.setattr(compact_job.NewFiles, "settle", lambda _, messages, result: self.dropped.append(list(messages)))
+        monkeypatch.setattr(NewFiles, "settle", lambda _, messages, result: self.dropped.append(list(messages)))
 
     def distribute(self, new_files: Any, partitions: Any, snapshot: Any, strategy: Any, *_: Any) -> list[CommitMessage]:
         self.given.append((partitions, strategy))
@@ -367,7 +368,7 @@ def test_the_error_of_a_compaction_says_what_was_done() -> None:
         return None
 
     assert error(Outcome()) is error(made) is None
-    both = {"conflicts": {place(1): CONFLICT}, "failures": {place(3): failure}}
+    both: dict[str, Any] = {"conflicts": {place(1): CONFLICT}, "failures": {place(3): failure}}
     assert error(Outcome(**both)) is failure and error(Outcome(conflicts=both["conflicts"])) is CONFLICT
     partial = error(replace(made, **both))
     assert isinstance(partial, PartialSuccess) and partial.what == "2 of 3 buckets failed" and partial.hint == "restore it"

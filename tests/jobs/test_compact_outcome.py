@@ -206,7 +206,7 @@ def test_stages_add_up_and_a_repetition_replaces_the_conflicts() -> None:
 
     def outcome(day: str, factor: int) -> Outcome:
         own: Any = {"committed": [merged(day)], "snapshots": [day], "regrouped": [merged(day)]}
-        numbers = {one.name: factor * 2**at for at, one in enumerate(fields(Outcome)) if one.type == "int"}
+        numbers: dict[str, Any] = {one.name: factor * 2**at for at, one in enumerate(fields(Outcome)) if one.type == "int"}
         return Outcome(conflicts={PLACES[day]: conflicts[day]}, failures={PLACES[day]: errors[day]}, **own, **numbers)
 
     total = outcome("a", 1)

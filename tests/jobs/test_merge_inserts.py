@@ -103,7 +103,7 @@ CUTS = [(), (1,), (8,), (7, 9), (3, 3, 16, 17, 29), tuple(range(1, COUNT)), (COU
 @pytest.mark.parametrize("cuts", CUTS)
 def test_each_row_that_has_met_none_is_inserted_once_whatever_the_portions(context: TableContext, cuts: tuple[int, ...]) -> None:
     source = Portions(memory(context), cuts)
-    met = ([3, 9, 10], None, [0, 29], [], [16])
+    met: list[list[int] | None] = [[3, 9, 10], None, [0, 29], [], [16]]
     rows = new_rows(context, source, met=met)
     left = sorted(set(range(COUNT)) - {0, 3, 9, 10, 16, 29})
     expected = [{"at": at, "id": at, "n": 100 + at, "Name": f"N{at}", "name": f"n{at}"} for at in left]

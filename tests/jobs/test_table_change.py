@@ -65,7 +65,7 @@ def named(name: str) -> str:
     return f"data-{UUID}-{name}.parquet"
 
 
-def message(bucket: int = 0, **changes: FileChanges) -> CommitMessage:
+def message(bucket: int = 0, **changes: Any) -> CommitMessage:
     return CommitMessage(EMPTY_ROW, bucket, 2, read_snapshot_id=0, **changes)
 
 
