@@ -258,7 +258,7 @@ def test_moves_read_what_they_replace_and_write_what_they_add(context: TableCont
 
 def test_a_bucket_is_current_while_it_has_what_was_read() -> None:
     def vectors(name: str) -> IndexFileMeta:
-        return IndexFileMeta(DELETION_VECTORS, name, 1, 1, {"up": DeletionVectorRange("up", 0, 1, 1)})
+        return IndexFileMeta(DELETION_VECTORS, name, 1, 1, (DeletionVectorRange("up", 0, 1, 1),))
 
     def bucket(*files: DataFileMeta, indexes: tuple[IndexFileMeta, ...] = ()) -> BucketFiles:
         return BucketFiles(b"", 0, 2, files, indexes)

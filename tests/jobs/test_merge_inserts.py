@@ -124,8 +124,8 @@ def test_the_first_clause_that_holds_makes_a_row_and_one_without_values_none(con
         clause(context, source, "id = source.id + 1000", "name = source.name", when="id <> 7"),
     )
     rows = new_rows(context, source, *clauses, met=[[20]])
-    even = [{"at": at, "id": at, "n": -1} for at in range(6, COUNT, 2) if at != 20]
-    odd = [{"at": at, "id": 1000 + at, "name": f"n{at}"} for at in range(5, COUNT, 2) if at != 7]
+    even: list[dict[str, Any]] = [{"at": at, "id": at, "n": -1} for at in range(6, COUNT, 2) if at != 20]
+    odd: list[dict[str, Any]] = [{"at": at, "id": 1000 + at, "name": f"n{at}"} for at in range(5, COUNT, 2) if at != 7]
     assert made(rows) == sorted([*even, *odd], key=lambda row: row["at"])
     nothing = new_rows(context, source, clause(context, source, when="source.id < 5"))
     assert not nothing.portions and not nothing.plan()
@@ -215,7 +215,7 @@ def test_a_key_that_the_table_has_is_found_where_readers_do_not_look(
     write(context, [{"id": number, "n": 0} for number in (5, 99)])
     snapshot = context.snapshots.latest()
 
-    def look(on: str, ids: Sequence[int], *texts: str) -> None:
+    def look(on: str, ids: Sequence[int], *texts: tuple[str, str]) -> None:
         whole = memory(context, on=(on,), ids=ids)
         source = whole if in_memory else Portions(whole, (1, 2))
         rows = new_rows(context, source, *(clause(context, source, text, when=when) for text, when in texts))
