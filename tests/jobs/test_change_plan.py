@@ -192,7 +192,8 @@ def test_a_plan_names_bad_rows_among_good_ones_and_a_table_that_is_gone(tmp_path
         table.plan_write(str(tmp_path / "rows-*.jsonl"))
     assert caught.value.details["bad_cells"] == 2
     shutil.rmtree(table.url)
-    for plan in (lambda: table.plan_write(rows_of({"id": 1})), lambda: table.plan_delete(where="id = 1")):
+    plans: list[Callable[[], object]] = [lambda: table.plan_write(rows_of({"id": 1})), lambda: table.plan_delete(where="id = 1")]
+    for plan in plans:
         with pytest.raises(NotFound):
             plan()
 

@@ -206,7 +206,7 @@ def test_stages_add_up_and_a_repetition_replaces_the_conflicts() -> None:
 
     def outcome(day: str, factor: int) -> Outcome:
         own: Any = {"committed": [merged(day)], "snapshots": [day], "regrouped": [merged(day)]}
-        numbers = {one.name: factor * 2**at for at, one in enumerate(fields(Outcome)) if one.type == "int"}
+        numbers: dict[str, Any] = {one.name: factor * 2**at for at, one in enumerate(fields(Outcome)) if one.type == "int"}
         return Outcome(conflicts={PLACES[day]: conflicts[day]}, failures={PLACES[day]: errors[day]}, **own, **numbers)
 
     total = outcome("a", 1)
@@ -258,7 +258,7 @@ def test_moves_read_what_they_replace_and_write_what_they_add(context: TableCont
 
 def test_a_bucket_is_current_while_it_has_what_was_read() -> None:
     def vectors(name: str) -> IndexFileMeta:
-        return IndexFileMeta(DELETION_VECTORS, name, 1, 1, {"up": DeletionVectorRange("up", 0, 1, 1)})
+        return IndexFileMeta(DELETION_VECTORS, name, 1, 1, (DeletionVectorRange("up", 0, 1, 1),))
 
     def bucket(*files: DataFileMeta, indexes: tuple[IndexFileMeta, ...] = ()) -> BucketFiles:
         return BucketFiles(b"", 0, 2, files, indexes)

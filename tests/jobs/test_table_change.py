@@ -65,13 +65,13 @@ def named(name: str) -> str:
     return f"data-{UUID}-{name}.parquet"
 
 
-def message(bucket: int = 0, **changes: FileChanges) -> CommitMessage:
+def message(bucket: int = 0, **changes: Any) -> CommitMessage:
     return CommitMessage(EMPTY_ROW, bucket, 2, read_snapshot_id=0, **changes)
 
 
 def test_of_the_files_of_a_job_those_stay_that_a_message_names(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"deletion-vectors.enabled": "true"})
-    index = IndexFileMeta(DELETION_VECTORS, f"index-{UUID}-0", 1, 1, {})
+    index = IndexFileMeta(DELETION_VECTORS, f"index-{UUID}-0", 1, 1, ())
     kept = [f"bucket-0/{named('0')}", f"bucket-1/{named('1')}", f"bucket-1/{named('2')}", f"index/index-{UUID}-0"]
     others = ["bucket-0/data-ffffffff-89ab-cdef-0000-000000000000-0.parquet", "index/index-ffffffff-0"]
     put(context, *kept, *others, f"bucket-0/{named('7')}", f"index/index-{UUID}-7")
@@ -189,7 +189,7 @@ def test_both_halves_of_a_writer_become_one(tmp_path: Path) -> None:
     a, b, c, o, m = (data_file(name) for name in "abcom")
     logs = data_file("changelog-1"), data_file("changelog-2")
     upgraded, merged = replace(b, level=5), replace(m, level=5)
-    index, old_index = (IndexFileMeta(DELETION_VECTORS, name, 1, 1, {}) for name in ("new", "old"))
+    index, old_index = (IndexFileMeta(DELETION_VECTORS, name, 1, 1, ()) for name in ("new", "old"))
     given = message(
         append=FileChanges(added=(a, b, c), removed=(data_file("r"),), changelog=logs[:1]),
         compact=FileChanges((merged, upgraded), (a, b, o), logs[1:], (index,), (old_index,)),

@@ -39,9 +39,9 @@ def held(keys: ErasedKeys) -> list[Key]:
 
 def stored(context: TableContext, low: tuple[int, str], high: tuple[int, str], in_order: bool = True, p: str = "x") -> StoredFile:
     types = context.schema.types_of(context.schema.trimmed_primary_keys)
-    bounds = [serialize_row(list(key), types) for key in (low, high)]
+    least, greatest = (serialize_row(list(key), types) for key in (low, high))
     stats = SimpleStats()
-    file = DataFileMeta("f", 1, 2, *bounds, stats, stats, 0, 1, 0, 0)
+    file = DataFileMeta("f", 1, 2, least, greatest, stats, stats, 0, 1, 0, 0)
     return StoredFile("main", ManifestEntry(EntryKind.ADD, serialize_row([p], context.partition_types), 0, 1, file), in_order)
 
 
