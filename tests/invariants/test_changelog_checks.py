@@ -257,6 +257,10 @@ ENGINES: dict[str, tuple[dict[str, str], list[list[dict[str, Any]]]]] = {
         [[{"k": 1, "v": "a", "w": 9}, {"k": 1, "v": "b", "w": 2}], [{"k": 1, "v": "c", "w": 1}]],
     ),
     "rows of level 0 that reads skip": ({"changelog-producer": "input", **VECTORS}, [[{"k": 1, "v": "a", "w": 9}]]),
+    "a key that one commit adds and deletes": (
+        {"changelog-producer": "input"},
+        [[{"k": 1, "v": "a", "w": 9, "_op": "+I"}, {"k": 1, "v": "a", "w": 9, "_op": "-D"}]],
+    ),
     "retractions of keys that were never there": (
         {"changelog-producer": "input"},
         [[{"k": 1, "v": "a", "w": 9, "_op": "-D"}, {"k": 2, "v": "b", "w": 2, "_op": "+I"}]],
