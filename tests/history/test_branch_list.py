@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,8 @@ def test_damaged_tags_are_raised_or_handed_over_and_stop_no_other(tmp_path: Path
     tags, content = TagHistory(past.storage, past.layout), (tmp_path / "snapshot/snapshot-1").read_bytes()
     for name in ("a", "b", "c", "d"):
         past.storage.write_new(past.layout.tag(name), content if name in "ad" else b"{")
-    for read in (lambda: tags.find("b"), lambda: tags.get("b"), tags.all):
+    reads: list[Callable[[], object]] = [lambda: tags.find("b"), lambda: tags.get("b"), tags.all]
+    for read in reads:
         with pytest.raises(DamagedFile, match="tag-b") as damaged:
             read()
         assert damaged.value.hint == past.layout.if_damaged
