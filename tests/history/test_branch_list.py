@@ -119,7 +119,14 @@ def test_the_newest_state_of_a_branch_is_its_own_and_whole(tmp_path: Path) -> No
     own = tmp_path / "a b/branch/branch-own"
     fields = [{"id": 0, "name": "k", "type": "INT"}]
     for number in (0, 1):
-        schema = {"id": number, "fields": fields, "highestFieldId": 0, "partitionKeys": [], "primaryKeys": [], "options": {}}
+        schema: dict[str, object] = {
+            "id": number,
+            "fields": fields,
+            "highestFieldId": 0,
+            "partitionKeys": [],
+            "primaryKeys": [],
+            "options": {},
+        }
         (own / f"schema/schema-{number}").write_text(json.dumps({"version": 3, "timeMillis": 1, **schema}))
     newest = branches.newest("own")
     assert newest is not None and (newest[0].id, newest[1]) == (1, None)

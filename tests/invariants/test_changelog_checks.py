@@ -18,7 +18,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants import changelog_checks
 from paimon_cli.invariants.changelog_checks import Replay, check_replay, replays
-from paimon_cli.invariants.changelog_comparison import OTHER_ROW, UNSHOWN
+from paimon_cli.invariants.changelog_comparison import MEANINGS, OTHER_ROW, UNSHOWN
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
@@ -341,8 +341,8 @@ def test_the_first_wrong_key_is_named_and_all_of_a_kind_are_counted(tmp_path: Pa
     monkeypatch.setattr("paimon_cli.invariants.changelog_checks.read_data_file", slipped)
     starts = "the changelog of snapshot 1 has "
     expected = [
-        f"{starts}{changelog_checks.MEANINGS[UNSHOWN]}: 3, the first with k=5",
-        f"{starts}{changelog_checks.MEANINGS[OTHER_ROW]}: 3, the first with k=3",
+        f"{starts}{MEANINGS[UNSHOWN]}: 3, the first with k=5",
+        f"{starts}{MEANINGS[OTHER_ROW]}: 3, the first with k=3",
     ]
     for pieces in (3, 1000):
         with injected(pieces):

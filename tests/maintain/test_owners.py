@@ -121,8 +121,8 @@ def test_each_file_belongs_to_all_that_need_it(tmp_path: Path) -> None:
     for number in range(5):
         write(made, [{"p": number % 2, "id": number}, {"p": 2, "id": number}])
         create_tag(made, f"t-{number}")
-    for branch, tag in (("x", "t-0"), ("x-y", "t-1")):
-        create_branch(made, branch, tag)
+    for branch, begin in (("x", "t-0"), ("x-y", "t-1")):
+        create_branch(made, branch, begin)
         write(made.at_branch(branch), [{"p": 0, "id": 99}])
     remove_tags(made, plan_removal(made, ["t-1", "t-4"]), delete_files(made))
     compact(made)
