@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,14 @@ def test_the_newest_state_of_a_branch_is_its_own_and_whole(tmp_path: Path) -> No
     own = tmp_path / "a b/branch/branch-own"
     fields = [{"id": 0, "name": "k", "type": "INT"}]
     for number in (0, 1):
-        schema = {"id": number, "fields": fields, "highestFieldId": 0, "partitionKeys": [], "primaryKeys": [], "options": {}}
+        schema: dict[str, object] = {
+            "id": number,
+            "fields": fields,
+            "highestFieldId": 0,
+            "partitionKeys": [],
+            "primaryKeys": [],
+            "options": {},
+        }
         (own / f"schema/schema-{number}").write_text(json.dumps({"version": 3, "timeMillis": 1, **schema}))
     newest = branches.newest("own")
     assert newest is not None and (newest[0].id, newest[1]) == (1, None)
@@ -139,7 +147,8 @@ def test_damaged_tags_are_raised_or_handed_over_and_stop_no_other(tmp_path: Path
     tags, content = TagHistory(past.storage, past.layout), (tmp_path / "snapshot/snapshot-1").read_bytes()
     for name in ("a", "b", "c", "d"):
         past.storage.write_new(past.layout.tag(name), content if name in "ad" else b"{")
-    for read in (lambda: tags.find("b"), lambda: tags.get("b"), tags.all):
+    reads: list[Callable[[], object]] = [lambda: tags.find("b"), lambda: tags.get("b"), tags.all]
+    for read in reads:
         with pytest.raises(DamagedFile, match="tag-b") as damaged:
             read()
         assert damaged.value.hint == past.layout.if_damaged

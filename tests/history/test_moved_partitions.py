@@ -38,7 +38,7 @@ def test_past_names_are_those_of_all_schemas_of_a_branch_the_newest_first(tmp_pa
     made = with_schemas(tmp_path / "t", ("a", None), ("b", "false"), (None, "false"), ("a", "TRUE"), ("c", None))
     context = TableContext.open(made.url)
     names = (("c", "true"), ("a", "true"), (DEFAULT, "false"), ("b", "false"))
-    assert (PastNames.of(context).names, PastNames.of(context).count) == (names, {DEFAULT_NAME, LEGACY})
+    assert PastNames.of(context).names == names and PastNames.of(context).count == {DEFAULT_NAME, LEGACY}
     assert PastNames.known(context).others(context) == [*names[1:], (DEFAULT, "true")], "no schema has had the defaults"
     assert PastNames.known(context).others(context.with_options({DEFAULT_NAME: "a"})) == [
         *(names[0], *names[2:]),
@@ -65,7 +65,7 @@ def test_an_option_counts_if_a_column_depends_on_it_or_a_schema_cannot_be_read(t
     (schemas / "schema-2").write_text((schemas / "schema-1").read_text().replace('"id": 1', '"id": 2'))
     (schemas / "schema-1").write_text("{")
     past = PastNames.of(context.reopened())
-    assert (past.names, past.count) == (((DEFAULT, "true"), ("a", "false")), {DEFAULT_NAME, LEGACY})
+    assert past.names == ((DEFAULT, "true"), ("a", "false")) and past.count == {DEFAULT_NAME, LEGACY}
 
 
 def test_a_moved_file_is_found_by_the_names_of_any_schema_with_the_command_that_mends_it(tmp_path: Path) -> None:
