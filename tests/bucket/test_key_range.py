@@ -22,8 +22,8 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> TableContext:
 
 
 def reader(context: TableContext, low: Key | None, high: Key | None) -> RangeReader:
-    ends = (None if key is None else serialize_row(key, context.key_types) for key in (low, high))
-    return RangeReader(context, KeyRange(*ends, size=1))
+    least, greatest = (None if key is None else serialize_row(key, context.key_types) for key in (low, high))
+    return RangeReader(context, KeyRange(least, greatest, size=1))
 
 
 def keys(*values: Key) -> SortedKeys:

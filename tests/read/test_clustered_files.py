@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -119,7 +120,9 @@ def test_keys_with_row_ids_are_not_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["meta", "rows"])
-def test_the_history_is_checked_as_far_as_it_does_not_depend_on_the_order_of_keys(table: Table, level: str) -> None:
+def test_the_history_is_checked_as_far_as_it_does_not_depend_on_the_order_of_keys(
+    table: Table, level: Literal["meta", "rows"]
+) -> None:
     found = table.history_check(level=level)
     assert [each.rule for each in found if each.certainty == "proven"] == ["snapshot-overwritten"], "the bounds that were changed"
     assert {each.certainty for each in found} == {"proven", UNTOLD}
