@@ -358,7 +358,8 @@ class IngestRun:
             for target in incomplete:
                 warn(f"{target.name}: {counted(target.incomplete, 'update')} {INCOMPLETE}")
         if self.nameless:
-            warn(f"{counted(self.nameless, 'bad event')} without the name of a table, set apart in {self.call.on_error}")
+            where = "" if self.stops else f", set apart in {self.call.on_error}"
+            warn(f"{counted(self.nameless, 'bad event')} without the name of a table{where}")
 
     def _failure(self, stopped: Sequence[IngestTarget], results: list[IngestedTable]) -> PaimonError:
         first = stopped[0].failure

@@ -207,7 +207,7 @@ NOTHING_CHANGED = "nothing was changed"
 ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The words of the command line."""
 _PLANNED, _APPLY, _END_OF_OPTIONS = "--dry-run", "--apply", "--"
-_ONLY_PLANNED, _FLAGS = re.compile("-[ny]+"), re.compile("-[nqvy]+")
+_ONLY_PLANNED, _FLAGS = re.compile("-[ny]+"), re.compile("-[nqvy]+o?")
 
 
 _BOLD, _RED, _YELLOW, _GREEN, _CYAN = "1", "1;31", "1;33", "32", "36"

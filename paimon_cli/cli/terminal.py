@@ -79,7 +79,7 @@ def has_lost_reader(stream: TextIO) -> bool:
     """
     poll = select.poll()
     try:
-        poll.register(stream.fileno(), 0)
+        poll.register(stream.fileno(), select.POLLOUT)  # for no event at all, macOS does not tell that the reader has gone
     except io.UnsupportedOperation:  # it is in memory
         return False
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -109,21 +109,23 @@ class AutomaticTags:
     def _newest(self) -> tuple[int, int | None]:
         """The id of the latest snapshot with an automatic tag, and the begin of its period; 0 and None without one.
 
-        It is the tag of the latest period. Those with the name of a period that had not begun are somebody else's.
+        It is the tag of the latest period. One with the name of a period that had not begun is somebody else's, or of another
+        time zone: its snapshot is not tagged again, but the next one may be.
         """
-        newest, begin = 0, None
+        newest, begin, ahead = 0, None, 0
         for name in reversed(self.names(self.context.tags.names())):
             tag, named = self.context.tags.find(name), self._time_of(name)
             if tag is None or named is None:
                 continue
             time = self._time(tag.snapshot)
             if time is not None and named > time:
+                ahead = max(ahead, tag.snapshot.id)
                 continue
             if tag.snapshot.id > newest:
                 newest, begin = tag.snapshot.id, named
             if time is not None:
                 break
-        return newest, begin
+        return max(newest, ahead), begin
 
     def _time(self, snapshot: Snapshot) -> int | None:
         """The time of a snapshot that decides about its tag; None if it has no usable one."""

@@ -61,9 +61,11 @@ from paimon_cli.options.option_text import json_text, shortened, without_control
 
 _RAW_MILLIS = "raw_millis"
 """The key of a TIME outside of the day, which casts can make."""
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_HEX = re.compile(r"([0-9a-fA-F]{2})*")
-"""Python's own parsers also take blanks, underscores, and digits of other alphabets."""
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_HEX = re.compile(r"[0-9a-fA-F]*")
+"""Python's own parsers also take blanks, underscores, and digits of other alphabets. Neither of these goes back over digits, nor
+remembers groups, of which a cell may have millions.
+"""
 
 
 def canonical_json(value: Any, t: DataType) -> Any:
@@ -189,7 +191,7 @@ def _float(value: Any) -> float:
 
 
 def _bytes(value: Any) -> bytes:
-    if not _HEX.fullmatch(_expected(value, str, "a text")):
+    if len(_expected(value, str, "a text")) % 2 or not _HEX.fullmatch(value):
         raise ValueError("pairs of hex digits are expected")
     return bytes.fromhex(value)
 

@@ -209,7 +209,7 @@ def _first_lines(text: io.TextIOWrapper) -> Iterator[str]:
     while line := text.readline(left + 1):
         left -= len(line)
         if left < 0:
-            raise csv.Error(f"a row of more than {PIECES.csv_block_bytes >> 20} MB cannot be read; or the file is no CSV")
+            raise csv.Error(f"its first row does not end within {PIECES.csv_block_bytes >> 20} MB: perhaps the file is no CSV")
         yield line
 
 

@@ -129,8 +129,8 @@ class ReportFigures:
     """All figures of a report page. `history` and `kinds` (snapshot id and commit kind) are oldest first.
 
     `argument`: the table in commands. `at_snapshot`: None for the latest. `runs_of_buckets`: how many buckets have so many sorted
-    runs, or files. `waiting`: files of rows that wait for buckets, which no read opens. `stored`: now, by what keeps it. `spent`:
-    by services, None without a ledger.
+    runs, or files. `waiting`: files of rows that wait for buckets; `merges_waiting`: whether reads merge them. `stored`: now, by
+    what keeps it. `spent`: by services, None without a ledger.
     """
 
     name: str
@@ -144,6 +144,7 @@ class ReportFigures:
     bucket_count: int
     runs_of_buckets: Mapping[int, int]
     waiting: Sequence[DataFileMeta]
+    merges_waiting: bool
     trees: tuple[Tree, ...]
     debt: CompactionDebt
     history: tuple[Moment, ...]
@@ -189,6 +190,7 @@ def report_figures(
         bucket_count=len(states),
         runs_of_buckets=Counter(n for row in levels if (n := row.runs if has_keys else row.files) is not None),
         waiting=[file for state in examined.postponed for file in state.files],
+        merges_waiting=bool(examined.postponed) and not context.mode.hides_postponed,
         trees=tuple(tree for tree in trees if tree.runs),
         debt=_debt(examined),
         history=history,

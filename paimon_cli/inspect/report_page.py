@@ -107,11 +107,19 @@ def _of_runs(figures: ReportFigures) -> Iterator[str]:
     runs = sum(n * count for n, count in figures.runs_of_buckets.items())
     most, mean = max(figures.runs_of_buckets, default=0), runs / max(1, buckets)
     waiting = sum(file.file_size for file in figures.waiting)
+    files, size = table.files, table.size
     if figures.waiting:
-        wait = f"{counted(len(figures.waiting), 'file')} of {human_size(waiting)} wait for buckets"
-        yield f"{wait}: no read shows their rows before a compaction."
-    opened = f"{counted(table.files - len(figures.waiting), 'file')} of {human_size(table.size - waiting)}"
-    opens = f"A read of the whole table opens {opened}"
+        wait, its = ("waits for buckets", "its") if len(figures.waiting) == 1 else ("wait for buckets", "their")
+        until = f"each read merges {its} rows until" if figures.merges_waiting else f"no read shows {its} rows before"
+        yield f"{counted(len(figures.waiting), 'file')} of {human_size(waiting)} {wait}: {until} a compaction."
+    if not figures.merges_waiting:
+        files, size = files - len(figures.waiting), size - waiting
+    if not files:
+        return
+    opens = f"A read of the whole table opens {counted(files, 'file')} of {human_size(size)}"
+    if most <= 1 and figures.merges_waiting:
+        yield f"{opens}."
+        return
     if most <= 1:
         yield f"{opens}, and merges nothing: each bucket is a single sorted run. Reads cannot be cheaper by a compaction."
         return

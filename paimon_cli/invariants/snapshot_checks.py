@@ -14,7 +14,14 @@ from paimon_cli.invariants.scopes import OF_HISTORY, OF_REFERENCES, OF_STEP, OF_
 from paimon_cli.invariants.version import FileFacts, Version
 from paimon_cli.invariants.violation import FILES, LOST_SNAPSHOTS, META, WARNING, CheckGroup, Invariant, Violation, declare
 from paimon_cli.metadata.data_file import EntryKind
-from paimon_cli.metadata.table_layout import BACKUP_CONSUMER, CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_hint, parse_numbered
+from paimon_cli.metadata.table_layout import (
+    BACKUP_CONSUMER,
+    CONSUMER_PREFIX,
+    MAIN_BRANCH,
+    SNAPSHOT_PREFIX,
+    parse_hint,
+    parse_numbered,
+)
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPTIONS
 
@@ -275,8 +282,8 @@ def tagged_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violat
 def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
     """PV057. Manifests without a snapshot mean that the history is lost, unless the first commit is still in progress."""
     storage, layout = context.storage, context.layout
-    branches = [layout.of_branch(name).snapshot_directory for name in context.branches.directories()]
-    if any(_holds_versions(context, directory) for directory in (layout.snapshot_directory, *branches)):
+    histories = [layout.of_branch(name).snapshot_directory for name in (MAIN_BRANCH, *context.branches.directories())]
+    if any(_holds_versions(context, directory) for directory in (layout.snapshot_directory, *histories)):
         return
     manifests = [status for status in storage.list_directory(layout.manifest_directory) if not status.is_directory]
     if manifests:

@@ -26,7 +26,7 @@ from paimon_cli.maintain.named_files import (
     rank_of,
     statistics_files,
 )
-from paimon_cli.maintain.needed_files import SharedManifests, has_producer
+from paimon_cli.maintain.needed_files import SharedManifests, all_ids, has_producer
 from paimon_cli.metadata.data_file import EntryKind, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, MAIN_BRANCH, SNAPSHOT_PREFIX, parse_numbered
@@ -123,8 +123,12 @@ class CopyPlan:
             yield portion
 
     def add_state(self, portion: CopyPortion, version: CopiedVersion) -> None:
-        """Add a version with all files that a read of it opens, and those of its changelog."""
-        snapshot = as_kept(self._history, version.snapshot)
+        """Add a version with all files that a read of it opens, and those of its changelog, which a tag and the first snapshot
+        of a history may have lost.
+        """
+        snapshot = version.snapshot
+        if snapshot.id not in all_ids(self._history)[1:]:
+            snapshot = as_kept(self._history, snapshot)
         data = [*self._manifests.live(snapshot), *changelog_entries(self._history, snapshot)]
         self._add(portion, version, self._with_metadata(data, snapshot), may_exist=True)
 

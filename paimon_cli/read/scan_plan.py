@@ -351,7 +351,8 @@ def _by_row_id(table: FileTable, buckets: _Buckets, rows: _Ints) -> tuple[_Ints,
     known = [table.entry(row).file.first_row_id for row in rows.tolist()]
     begins = np.array([number - len(known) if begin is None else begin for number, begin in enumerate(known)], dtype=np.int64)
     counts = np.where(begins < 0, 1, np.clip(table.numbers("row_counts")[rows], 1, _MAX))
-    return section_starts(buckets.of[rows], begins, begins + counts - 1)
+    ends = begins + np.minimum(counts - 1, np.iinfo(np.int64).max - np.maximum(begins, 0))  # hostile ids must not wrap
+    return section_starts(buckets.of[rows], begins, ends)
 
 
 def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _Ints:

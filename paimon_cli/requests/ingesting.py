@@ -177,7 +177,7 @@ class IngestOptions(TableIngestOptions):
         for name, sign, columns in keys:
             if not columns.strip(" ,"):
                 raise UsageError(f"--primary-key {name}{sign}{columns}", "it names no column", "such as shop.orders=id")
-        of_tables = (name if sign else "all tables" for name, sign, _ in keys)
+        of_tables = (name or "all tables" for name, _, _ in keys)
         _refuse_twice("--primary-key", of_tables, "name all columns of a key in one text, such as id,region")
 
 

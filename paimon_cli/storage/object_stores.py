@@ -86,6 +86,7 @@ class StoreSettings:
             name = key[len(prefix) + 1 :]
             if service is Service.AZURE and (account := _HADOOP_ACCOUNT.search(name)):
                 name = name[: account.start()]
+                found[f"account_name{_OF_ACCOUNT}{account[1]}"] = account[1]
                 if name in _NAMES[service]:
                     found[f"{_NAMES[service][name]}{_OF_ACCOUNT}{account[1]}"] = str(value)
             elif name in _NAMES[service]:
@@ -200,7 +201,7 @@ def _azure(bucket: str, config: dict[str, Any]) -> Configured:
     """A setting that names its account is for this account only, and precedes one for all."""
     container, _, host = bucket.partition("@")
     if host:
-        config["account_name"] = host.partition(".")[0]
+        config["account_name"] = host.partition(".")[0].lower()  # as host names have no case
     own = {name: config.pop(name) for name in tuple(config) if _OF_ACCOUNT in name}
     accounts = sorted({name.partition(_OF_ACCOUNT)[2] for name in own})
     if accounts and "account_name" not in config:
@@ -210,7 +211,7 @@ def _azure(bucket: str, config: dict[str, Any]) -> Configured:
         config["account_name"] = chosen
     for name, value in own.items():
         setting, _, account = name.partition(_OF_ACCOUNT)
-        if account == config["account_name"]:
+        if account == config["account_name"].lower():
             config[setting] = value
     if "token_endpoint" in config:
         found = _TENANT.match(config.pop("token_endpoint"))

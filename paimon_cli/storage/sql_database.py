@@ -93,7 +93,9 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
         isolation = {} if in_transactions else {"isolation_level": "AUTOCOMMIT"}
         engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)
         if (connect := _bounded_connect(engine.driver)) is not None:
-            event.listen(engine, "do_connect", partial(_connected, connect, f"{what} {shown_address(address.uri)}"))
+            event.listen(
+                engine, "do_connect", partial(_connected, connect, f"{what} {shown_address(address.uri)}", bool(url.query))
+            )
         return engine
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         why = (
@@ -110,18 +112,25 @@ def _is_in_memory(url: URL) -> bool:
 
 
 def _connected(
-    connect: Callable[..., Any], database: str, dialect: Dialect, record: object, arguments: list[Any], options: dict[str, Any]
+    connect: Callable[..., Any],
+    database: str,
+    has_parameters: bool,
+    dialect: Dialect,
+    record: object,
+    arguments: list[Any],
+    options: dict[str, Any],
 ) -> Any:
-    """A new connection. Raises `UsageError` for parameters of the URL of SQLAlchemy that the driver does not take."""
+    """A new connection. Raises `UsageError` for a URL of SQLAlchemy that the driver does not take, or its parameters."""
     try:
         return connect(*arguments, **options)
-    except Exception as error:
+    except (TypeError, ValueError, LookupError, AttributeError, OSError) as error:
         if isinstance(error, (PaimonError, dialect.loaded_dbapi.Error)):
             raise
-        why = "its driver does not take the parameters of the URL, or their values"
-        raise UsageError(
-            f"cannot connect to the database of {database}", why, "correct or leave out what follows the ?"
-        ) from None
+        what = f"cannot connect to the database of {database}"
+        if not has_parameters:
+            raise UsageError(what, "its driver does not take the address", "correct it") from None
+        why = "its driver does not take the address, the parameters of the URL, or their values"
+        raise UsageError(what, why, "correct or leave out what follows the ?") from None
 
 
 def _bounded_connect(driver: str) -> Callable[..., Any] | None:

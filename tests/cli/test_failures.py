@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -185,6 +186,23 @@ def test_only_a_pipe_without_a_reader_has_lost_it() -> None:
     with os.fdopen(writing, "w") as stream:
         assert not has_lost_reader(stream)
         os.close(reading)
+        assert has_lost_reader(stream)
+
+
+def test_the_reader_is_asked_for_with_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS tells nothing to those who ask for no event."""
+    asked = list[int]()
+
+    class Poll:
+        def register(self, _: int, events: int) -> None:
+            asked.append(events)
+
+        def poll(self, _: int) -> list[tuple[int, int]]:
+            return [(1, select.POLLHUP)] if asked[-1] else []
+
+    monkeypatch.setattr(select, "poll", Poll)
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading):
         assert has_lost_reader(stream)
 
 

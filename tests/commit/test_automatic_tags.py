@@ -104,6 +104,16 @@ def test_watermarks_have_a_time_zone_of_their_own(tmp_path: Path) -> None:
     assert tags(url) == {"2026-11-19": 1, "2026-11-20": 2}
 
 
+def test_a_time_zone_that_moves_west_tags_no_snapshot_again(tmp_path: Path) -> None:
+    """Its last tags have names of periods that have not begun there."""
+    url = made(tmp_path, tag__creation_period="hourly", sink__process_time_zone="Asia/Tokyo")
+    for minute in ("00", "30"):
+        commit(url, f"2026-11-28T09:{minute}")
+    before = tags(url)
+    commit(url, "2026-11-28T09:45", **{"sink.process-time-zone": "UTC"})
+    assert set(before.values()) == {1} and sorted(tags(url).values()) == [1, 2]
+
+
 def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None:
     url = made(tmp_path)
     for at in ("2026-11-28T12:00", "2026-11-29T12:00"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from decimal import Decimal
 
 import pyarrow as pa
@@ -157,3 +158,22 @@ def test_nested_cells_that_do_not_fit(given: str | dict[str, object], cell: obje
 )
 def test_decimals_take_the_scale_of_the_column(cell: object, value: str) -> None:
     assert str(from_canonical(cell, parse_type("DECIMAL(5, 2)"))) == str(Decimal(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "cell", "taken"),
+    [
+        ("DECIMAL(5, 2)", "1" * 200_000 + "x", False),
+        ("DECIMAL(5, 2)", "0" * 200_000 + "1.", True),
+        ("DECIMAL(5, 2)", ".", False),
+        ("DECIMAL(5, 2)", ".5e1", True),
+        ("BYTES", "0f" * 4_000_000, True),
+        ("BYTES", "0f" * 4_000_000 + "0", False),
+        ("BYTES", "0f" * 4_000_000 + " 0f", False),
+    ],
+    ids=lambda one: one[:9] if isinstance(one, str) else str(one),
+)
+def test_long_cells_are_judged_at_once(text: str, cell: str, taken: bool) -> None:
+    """A pattern that goes back over the digits takes hours for such a number, and one with a group gigabytes for such bytes."""
+    with nullcontext() if taken else pytest.raises(ValueError, match="expected"):
+        from_canonical(cell, parse_type(text))

@@ -205,6 +205,18 @@ def test_rows_that_wait_for_buckets_are_in_no_sorted_run(tmp_path: Path) -> None
     assert f"A read of the whole table opens 1 file of {human_size(merged.size)}, and merges nothing" in page
 
 
+def test_rows_that_reads_merge_before_they_have_buckets(tmp_path: Path) -> None:
+    table = keyed(tmp_path, **{"bucket": "-2", "postpone.default-bucket-num": "1", "postpone.merge-on-read": "true"})
+    table.write(rows(range(100)))
+    alone = page_of(table, tmp_path)[0]
+    assert "1 file of" in alone and "waits for buckets: each read merges its rows until a compaction." in alone
+    table.compact(strategy="minor")
+    table.write(rows(range(50)))
+    page = page_of(table, tmp_path)[0]
+    assert "A read of the whole table opens 2 files of" in page
+    assert "merges nothing" not in page and "cannot be cheaper" not in page
+
+
 def test_a_report_of_an_older_snapshot_shows_the_table_as_it_was(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     for _ in range(4):

@@ -31,6 +31,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import ERROR, META, WARNING, Invariant, Violation, declare, next_code
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
+from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import plan_expiry
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import Retention
@@ -79,6 +80,14 @@ def test_a_right_table(context: TableContext) -> None:
 
 def test_an_empty_table(tmp_path: Path) -> None:
     assert codes(make_table(tmp_path)) == []
+
+
+def test_a_branch_without_commits_has_lost_nothing(tmp_path: Path) -> None:
+    """The manifests beside it are those of main."""
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    tables.write(context, [{"k": 1}])
+    create_branch(context, "empty")
+    assert list(check_table(context.seen_from("empty"))) == []
 
 
 def test_a_gap(context: TableContext) -> None:

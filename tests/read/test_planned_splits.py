@@ -201,3 +201,13 @@ def test_files_whose_columns_are_combined_are_read_by_range_of_ids(tmp_path: Pat
     plan = planned(context, files, "v = 5")
     assert names(plan) == [["f0", "f4", "f7"], ["f2"], ["f6"], ["f3"], ["f5"], ["f1", "f8"]]
     assert [split.needs_merge for split in plan.splits] == [True, False, False, False, False, True]
+
+
+def test_a_range_at_the_end_of_all_numbers_is_one(tmp_path: Path) -> None:
+    """Its last id used to wrap, so that each of its files was a range of its own, whose rows came twice."""
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    context = make_table(tmp_path / "t", {"p": "STRING", "v": "INT"}, (), ("p",), -1, options)
+    last = (1 << 63) - 2
+    files = [entry(name, at=BucketId(A, 0), of=-1, first_row_id=last, row_count=5) for name in ("f0", "f1")]
+    plan = planned(context, files, "v = 5")
+    assert names(plan) == [["f0", "f1"]] and plan.splits[0].needs_merge

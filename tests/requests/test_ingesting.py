@@ -69,6 +69,7 @@ def test_bad_events_stop_a_table_or_go_to_a_file() -> None:
         (IngestOptions, {"table_mapping": ["t=a", "u=a", "t=b"]}, "--table-mapping is given twice for t"),
         (IngestOptions, {"primary_key": ["id", "region"]}, "--primary-key is given twice for all tables"),
         (IngestOptions, {"primary_key": ["t=id", "x", "t=region"]}, "--primary-key is given twice for t"),
+        (IngestOptions, {"primary_key": ["=a", "b"]}, "--primary-key is given twice for all tables"),
         (IngestOptions, {"primary_key": "t= ,"}, "--primary-key t= ,: it names no column"),
         (IngestOptions, {"primary_key": [""]}, "--primary-key : it names no column"),
     ],

@@ -156,6 +156,9 @@ def test_a_key_of_one_azure_account_is_not_used_for_another(monkeypatch: pytest.
     for name, key in keys.items():
         assert opened(Service.AZURE, hadoop, f"box@{name}.dfs.core.windows.net").config["account_key"] == key
     assert "account_key" not in opened(Service.AZURE, hadoop, "box@three.dfs.core.windows.net").config
+    assert opened(Service.AZURE, hadoop, "box@ONE.dfs.core.windows.net").config["account_key"] == "b25l", "hosts have no case"
+    of_other = {"fs.azure.account.auth.type.one.dfs.core.windows.net": "SharedKey", "azure.account.key": "b25l"}
+    assert opened(Service.AZURE, of_other).config["account_name"] == "one", "whatever setting names it"
     assert opened(Service.AZURE, {**hadoop, "azure.account.name": "one"}).config["account_key"] == "b25l"
     with pytest.raises(UsageError, match=r"azure\.account\.name must choose one of the accounts one, two"):
         opened(Service.AZURE, hadoop)

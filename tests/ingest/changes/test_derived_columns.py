@@ -140,6 +140,16 @@ def test_what_is_computed_of_a_value_that_was_left_out(tmp_path: Path) -> None:
     assert len(letters.read_text().splitlines()) == 1
 
 
+def test_what_is_computed_from_a_column_that_no_event_has_is_null(tmp_path: Path) -> None:
+    """Whatever type the table has given that column, of which the function may not take any."""
+    catalog = Catalog(str(tmp_path))
+    catalog.create_database("shop")
+    table = catalog.create_table("shop.a", columns=["id INT NOT NULL", "created BIGINT", "y INT"], primary_key="id")
+    events = written(tmp_path / "1.json", debezium("a", "c", None, {"id": 4}))
+    catalog.ingest(events, format="debezium", into="shop", primary_key="id", computed="y=year(created)")
+    assert table.scan().to_arrow().to_pylist() == [{"id": 4, "created": None, "y": None}]
+
+
 @pytest.mark.parametrize(
     "name, envelope, millis",
     [("debezium", debezium, 1_700_000_000_000), ("canal", canal, 1), ("maxwell", maxwell, 1000)],
