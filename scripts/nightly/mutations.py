@@ -2,7 +2,7 @@
 
     python -m scripts.nightly.mutations --room history --sample 60 --seed 1     # one room
     python -m scripts.nightly.mutations --sample 60                             # each room
-    python -m scripts.nightly.mutations --rooms-of-the-day 2                    # two rooms, others every day
+    python -m scripts.nightly.mutations --rooms-of-the-day 2                    # two rooms, with their planted bugs, others daily
     python -m scripts.nightly.mutations --room lsm --only universal_compaction  # one module
     python -m scripts.nightly.mutations --own-tests                             # quicker: each room by its own tests only
     python -m scripts.nightly.mutations --planted                               # the bugs of scripts/mutation/planted.yaml
@@ -85,13 +85,14 @@ def known_equivalents() -> dict[tuple[str, ...], str]:
     return {(one["file"], one["function"], one["before"].rstrip(), one["after"].rstrip()): one["reason"] for one in listed}
 
 
-def planted_rooms() -> set[str]:
-    return {bug.module.parts[1] for bug in planted()}
+def planted_in(rooms: Sequence[str]) -> list[Mutant]:
+    """The planted bugs of these rooms; of all rooms if none is named."""
+    return [bug for bug in planted() if not rooms or bug.module.parts[1] in rooms]
 
 
 def judge_planted(session: Session, arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of the planted bugs, which the tests of their rooms judge first, and only what survives these all tests."""
-    folders = tuple(f"tests/{room}/" for room in sorted(planted_rooms()))
+    folders = tuple(f"tests/{room}/" for room in sorted({bug.module.parts[1] for bug in planted_in(arguments.planted_rooms)}))
     own = argparse.Namespace(**{**vars(arguments), "own_tests": True})
     figures = judge_room(session, PLANTED, measured(session, arguments, folders), own)
     if arguments.own_tests or not figures["survived"]:
@@ -107,7 +108,9 @@ def measured(session: Session, arguments: argparse.Namespace, folders: tuple[str
 
 def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of a room. Survivors are printed when they are found."""
-    mutants = [*planted()] if room == PLANTED else sample(room, arguments.sample, arguments.seed, arguments.only)
+    mutants = (
+        planted_in(arguments.planted_rooms) if room == PLANTED else sample(room, arguments.sample, arguments.seed, arguments.only)
+    )
     equivalents = known_equivalents()
     to_judge = [mutant for mutant in mutants if mutant.key not in equivalents]
     begun = time.monotonic()
@@ -184,7 +187,7 @@ def table(figures: Sequence[dict[str, Any]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", action="append", choices=ROOMS, help="repeatable; all by default")
-    parser.add_argument("--rooms-of-the-day", type=int, metavar="N", help="N rooms, chosen by the date, and the planted bugs")
+    parser.add_argument("--rooms-of-the-day", type=int, metavar="N", help="N rooms, chosen by the date, and their planted bugs")
     parser.add_argument("--day", type=int, default=date.today().toordinal(), help="its number; by default that of today")
     parser.add_argument("--planted", action="store_true", help="only the planted bugs")
     parser.add_argument("--only", default="", help="modules whose name contains this")
@@ -200,12 +203,15 @@ def main() -> int:
         help="if modules have changed, do not measure again which lines tests reach: assume that they reach all lines of these",
     )
     arguments = parser.parse_args()
+    arguments.planted_rooms = ()
     rooms = [*(arguments.room or ROOMS), *([] if arguments.room or arguments.own_tests else [PLANTED])]
     if arguments.rooms_of_the_day:
-        rooms = [*rooms_of(arguments.day, arguments.rooms_of_the_day), PLANTED]
+        arguments.planted_rooms = rooms_of(arguments.day, arguments.rooms_of_the_day)
+        rooms = [*arguments.planted_rooms, PLANTED]
     elif arguments.planted:
         rooms = [PLANTED]
-    own = sorted({*rooms} - {PLANTED} | (planted_rooms() if PLANTED in rooms else set()))
+    of_planted = {bug.module.parts[1] for bug in planted_in(arguments.planted_rooms)} if PLANTED in rooms else set[str]()
+    own = sorted({*rooms} - {PLANTED} | of_planted)
 
     def judge(session: Session) -> int:
         figures, known = [], None

@@ -20,7 +20,7 @@ from scripts.mutation.planted import planted
 from scripts.mutation.reach import Reach
 from scripts.mutation.session import ROOT, kill_rest
 from scripts.nightly import mutations
-from scripts.nightly.mutations import PLANTED, ROOMS, known_equivalents, rooms_of, sample
+from scripts.nightly.mutations import PLANTED, ROOMS, known_equivalents, planted_in, rooms_of, sample
 from tests.mutation.examples import MUTANTS
 
 
@@ -110,6 +110,12 @@ def test_a_sample_has_all_operators_and_is_the_same_for_a_seed() -> None:
     assert len(one) == 40 and len({mutant.operator for mutant in one}) >= 15
 
 
+def test_a_night_has_the_planted_bugs_of_its_rooms() -> None:
+    every = planted_in(())
+    assert every == list(planted()) and {bug.module.parts[1] for bug in planted_in(["lsm", "read"])} == {"lsm", "read"}
+    assert sum(len(planted_in([room])) for room in {bug.module.parts[1] for bug in every}) == len(every)
+
+
 def test_each_room_has_its_day() -> None:
     found = [room for day in range(700_000, 700_000 + len(ROOMS)) for room in rooms_of(day, 2)]
     assert set(found) == set(ROOMS)
@@ -134,6 +140,6 @@ def test_only_planted_bugs_that_survive_the_tests_of_their_rooms_are_judged_by_a
 
     monkeypatch.setattr(mutations, "judge_room", judge_room)
     monkeypatch.setattr(mutations, "measured", lambda _, __, chosen: folders.append(chosen))
-    figures = mutations.judge_planted(None, argparse.Namespace(own_tests=own_tests))  # type: ignore[arg-type]
+    figures = mutations.judge_planted(None, argparse.Namespace(own_tests=own_tests, planted_rooms=[]))  # type: ignore[arg-type]
     assert asked == judged and figures["room"] == PLANTED and figures["survived"] == (survived if judged[-1] else 1)
     assert "tests/jobs/" in folders[0] and "tests/" not in folders[0] and folders[1:] == [("tests/",)] * (len(judged) - 1)
