@@ -18,7 +18,6 @@ from scripts.topology_picture import topology_picture
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.in_part(2)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

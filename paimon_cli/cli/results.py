@@ -260,7 +260,7 @@ def print_on_stderr(line: str) -> None:
     One that cannot be written must not stop the work: the reader of stderr may have closed the pipe.
     """
     with contextlib.suppress(OSError):
-        print(f"{line}\n", end="", file=sys.stderr, flush=True)
+        print(f"{line}\n", end="", file=sys.stderr)
 
 
 def note_waiting(table: str, records: int | None) -> None:

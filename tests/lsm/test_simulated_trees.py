@@ -201,7 +201,7 @@ def test_universal_compaction(
         for place, runs in commit.flushed.items():
             tree = trees.setdefault(place, SlowTree(options, ()))
             for run in runs:
-                if len(tree.runs) > options["stop"]:
+                if len(tree.runs) >= options["stop"]:
                     stalls += 1
                     tree.compact(commit.millis)
                 tree.runs.insert(0, (0, run))
