@@ -109,7 +109,7 @@ class VariantFunctions:
         if _GET not in lowered:
             return query
         tree = _tree(self._connection, query)
-        if tree["error"]:  # whoever parses the query says what is wrong
+        if tree["error"]:  # the caller parses the query, too, and says what is wrong
             return query
         calls = list(_calls(tree["statements"]))
         for column in _unnamed_columns(tree["statements"]):

@@ -116,7 +116,7 @@ class Writing(OpenedTable):
             if request.compact == CompactionMode.AFTER and summary.touched:
                 try:
                     summary = self._compacted(summary, engine, progress)
-                except PartialSuccess:  # the rows are committed, and nobody will mark their partitions later
+                except PartialSuccess:  # the rows are committed, and nothing marks their partitions later
                     self._mark_partitions(summary, request.commit_user, request.commit_id)
                     raise
         self._mark_partitions(summary, request.commit_user, request.commit_id)

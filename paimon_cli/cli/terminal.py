@@ -237,8 +237,7 @@ def cost_on_stderr(chosen: Verbosity) -> Iterator[None]:
             yield
         finally:
             asked = ", ".join(f"{kind}: {count:,}" for kind, count in counts.items() if count)
-            with contextlib.suppress(OSError):
-                on_stderr(f"took {time.perf_counter() - began:.2f} s; {asked or 'nothing was asked of the storage'}")
+            on_stderr(f"took {time.perf_counter() - began:.2f} s; {asked or 'nothing was asked of the storage'}")
 
 
 class _TraceLines:
@@ -251,8 +250,7 @@ class _TraceLines:
 
     def show(self, step: Step) -> None:
         self.counts[step.name] += 1
-        with contextlib.suppress(OSError):  # a trace that cannot be written must not stop the work
-            on_stderr(self._form(step))
+        on_stderr(self._form(step))
 
     def _text(self, step: Step) -> str:
         facts = [f"{name}={_shown(value)}" for name, value in step.facts.items()]

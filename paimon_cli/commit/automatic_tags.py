@@ -109,7 +109,7 @@ class AutomaticTags:
     def _newest(self) -> tuple[int, int | None]:
         """The id of the latest snapshot with an automatic tag, and the begin of its period; 0 and None without one.
 
-        It is the tag of the latest period. One with the name of a period that had not begun is somebody else's, or of another
+        It is the tag of the latest period. A tag with the name of a period that had not begun was made by a user, or in another
         time zone: its snapshot is not tagged again, but the next one may be.
         """
         newest, begin, ahead = 0, None, 0

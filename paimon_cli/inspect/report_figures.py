@@ -128,9 +128,9 @@ class CompactionDebt:
 class ReportFigures:
     """All figures of a report page. `history` and `kinds` (snapshot id and commit kind) are oldest first.
 
-    `argument`: the table in commands. `at_snapshot`: None for the latest. `runs_of_buckets`: how many buckets have so many sorted
-    runs, or files. `waiting`: files of rows that wait for buckets; `merges_waiting`: whether reads merge them. `stored`: now, by
-    what keeps it. `spent`: by services, None without a ledger.
+    `argument`: the table in commands. `at_snapshot`: None for the latest. `runs_of_buckets`: number of sorted runs, or of files
+    -> how many buckets have it. `waiting`: files of rows that wait for buckets; `merges_waiting`: whether reads merge them.
+    `stored`: now, by what keeps it. `spent`: by services, None without a ledger.
     """
 
     name: str

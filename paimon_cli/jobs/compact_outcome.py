@@ -129,9 +129,9 @@ def commit_results(
         return
     messages = [result for result in results if isinstance(result, CommitMessage)]
     failed = [result for result in results if isinstance(result, FailedBucket)]
-    if failed or engine.retries_tasks:
-        new_files.delete_all_but(messages)
     with deleted_if_refused(new_files, messages):
+        if failed or engine.retries_tasks:
+            new_files.delete_all_but(messages)
         for bucket in failed:
             bucket_id = bucket.task.bucket_id
             if isinstance(bucket.error, Conflict):

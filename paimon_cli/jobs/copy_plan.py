@@ -123,8 +123,8 @@ class CopyPlan:
             yield portion
 
     def add_state(self, portion: CopyPortion, version: CopiedVersion) -> None:
-        """Add a version with all files that a read of it opens, and those of its changelog, which a tag and the first snapshot
-        of a history may have lost.
+        """Add a version with all files that a read of it opens, and the files of its changelog. A tag and the first snapshot of a
+        history may have lost their changelog (`as_kept`).
         """
         snapshot = version.snapshot
         if snapshot.id not in all_ids(self._history)[1:]:

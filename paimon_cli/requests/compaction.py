@@ -270,9 +270,9 @@ class Upkeep(Request):
 
     def first_orphans_millis(self, table: str) -> int:
         """How long after the start of the service the orphans of a table are first deleted; spread over all tables."""
-        return (
-            NEVER if self.orphans_every is None else zlib.crc32(table.encode(errors="surrogatepass")) % max(1, self.orphans_every)
-        )
+        if self.orphans_every is None:
+            return NEVER
+        return zlib.crc32(table.encode(errors="surrogatepass")) % max(1, self.orphans_every)
 
 
 class Rounds(Request):

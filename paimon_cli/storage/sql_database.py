@@ -88,7 +88,7 @@ def open_database(address: DatabaseAddress, what: str = COMMIT_LOCK, *, in_trans
                 f"no support for {what} in {dialect}", f"the supported databases are {', '.join(sorted(_ARGUMENTS))}"
             )
         if dialect == "sqlite" and _is_in_memory(url):
-            why = "each connection would find an empty one: a lock would exclude nobody, and a catalog would forget its tables"
+            why = "each connection would find an empty one: a lock would stop no writer, and a catalog would forget its tables"
             raise UsageError(f"the database of {what} is in memory", why, "name a file: uri=jdbc:sqlite:/path/catalog.db")
         isolation = {} if in_transactions else {"isolation_level": "AUTOCOMMIT"}
         engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_ARGUMENTS[dialect], **isolation)

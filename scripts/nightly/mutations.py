@@ -202,8 +202,8 @@ def main() -> int:
         action="store_true",
         help="if modules have changed, do not measure again which lines tests reach: assume that they reach all lines of these",
     )
+    parser.set_defaults(planted_rooms=())
     arguments = parser.parse_args()
-    arguments.planted_rooms = ()
     rooms = [*(arguments.room or ROOMS), *([] if arguments.room or arguments.own_tests else [PLANTED])]
     if arguments.rooms_of_the_day:
         arguments.planted_rooms = rooms_of(arguments.day, arguments.rooms_of_the_day)

@@ -200,6 +200,7 @@ def test_machines_get_no_command(run: Run, table: Path) -> None:
 
 def test_flags_in_one_word_with_that_of_a_dry_run(run: Run, table: Path) -> None:
     """They used to be repeated whole, so that the command of the hint was another dry run."""
+    assert run("tags", "rm", table, "a tag", "-no", "table").out.endswith(f"'{table}' 'a tag' -o table --yes\n")
     out = run("tags", "rm", table, "a tag", "-nv").out
     assert out.endswith(f"run: paimon-cli tags rm '{table}' 'a tag' -v --yes\n")
     run(*shlex.split(out.splitlines()[-1])[2:])

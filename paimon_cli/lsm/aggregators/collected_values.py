@@ -352,7 +352,7 @@ def _nested_table(function: str, field: DataField, options: TableOptions) -> Nes
         expect(function, field, name in types, f"rows with the field {name}")
     for name in sequence:
         has_order = _UNORDERED.isdisjoint(part.root for part in types[name].parts())
-        expect(function, field, has_order, f"a nested-sequence-field whose values have an order, which those of {name} lack")
+        expect(function, field, has_order, f"a nested-sequence-field with an order, which {name} does not have")
     for option in ("nested-key-null-strategy", "nested-sequence-field"):
         if options.column_option(field.name, option) and not key:
             raise UsageError(f"fields.{field.name}.{option} needs fields.{field.name}.nested-key")
