@@ -81,8 +81,13 @@ def test_rows_are_removed_by_their_key_whatever_is_to_become_of_nulls_in_it() ->
         ("merge_map_with_keytime", "MAP<INT, VARIANT>", {}, "ROW with two fields or more"),
         ("nested_update", "ARRAY<VARIANT>", {}, "ARRAY of ROW"),
         ("nested_update", "ARRAY<ROW<k INT>>", {"nested_key": "k", "nested_sequence_field": "s"}, "rows with the field s"),
-        ("nested_update", "ARRAY<ROW<k INT, s VARIANT>>", {"nested_key": "k", "nested_sequence_field": "s"}, "s does not have"),
-        ("nested_update", "ARRAY<ROW<k INT, s ROW<a VARIANT>>>", {"nested_key": "k", "nested_sequence_field": "s"}, "s does not have"),
+        ("nested_update", "ARRAY<ROW<k INT, s VARIANT>>", {"nested_key": "k", "nested_sequence_field": "s"}, "does not have"),
+        (
+            "nested_update",
+            "ARRAY<ROW<k INT, s ROW<a VARIANT>>>",
+            {"nested_key": "k", "nested_sequence_field": "s"},
+            "does not have",
+        ),
     ],
 )
 def test_types_that_would_fail_at_the_first_merge_are_refused(
