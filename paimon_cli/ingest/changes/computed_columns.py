@@ -77,20 +77,22 @@ class ComputedColumn:
             _strftime(column.arguments[0])
         return column
 
-    def type(self, source: DataType) -> DataType:
-        """The type of the column. Raises `UsageError` for a source that the function does not take."""
+    def refuses(self, source: DataType) -> str | None:
+        """Why the function does not take values of this type; None if it does."""
         if (self.function in _PARTS or self.function == "date_format") and source.root not in _MOMENT_ROOTS:
-            why = (
-                f"{self.function} takes dates, times of a day and texts that hold one, and {self.source} is {type_to_sql(source)}"
-            )
+            what = "dates, times of a day and texts that hold one"
+            return f"{self.function} takes {what}, and {self.source} is {type_to_sql(source)}"
+        if self.function == "truncate" and source.root not in INTEGER_ROOTS | STRING_ROOTS:
+            return f"truncate takes whole numbers and texts, and {self.source} is {type_to_sql(source)}"
+        return None
+
+    def type(self, source: DataType) -> DataType:
+        """The type of the column. Raises `UsageError` for a source that the function `refuses`."""
+        if (why := self.refuses(source)) is not None:
             raise UsageError(f"--computed {self.name}", why)
         if self.function in _PARTS:
             return INT
-        if self.function == "truncate" and source.root in INTEGER_ROOTS:
-            return source.with_nullable(True)
-        if self.function == "truncate" and source.root not in STRING_ROOTS:
-            raise UsageError(f"--computed {self.name}", f"truncate takes whole numbers and texts, and {self.source} is neither")
-        return STRING
+        return source.with_nullable(True) if self.function == "truncate" and source.root in INTEGER_ROOTS else STRING
 
     def values(self, cells: pa.Array, source: DataType) -> tuple[pa.Array, list[int]]:
         """The values, and the rows whose value cannot be computed. `source`: the type of `cells`."""

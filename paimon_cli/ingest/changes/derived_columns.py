@@ -154,12 +154,8 @@ class DerivedColumns:
                 source = image.columns.get(column.source)
                 form = events.form(column.source)
                 kind = types.get(column.source, form.type)
-                try:
-                    made = column.type(kind)
-                except UsageError:
-                    if source is not None:
-                        raise
-                    kind, made = form.type, column.type(form.type)  # no event has the column: all cells are null
+                if source is None and column.refuses(kind) is not None:
+                    kind = form.type  # no event has the column: all cells are null
                 cells = pa.nulls(len(image.present)) if source is None else source
                 if image is read.after:
                     cells = _with_values_before(cells, read.before.columns.get(column.source))
@@ -169,7 +165,7 @@ class DerivedColumns:
                     typed, misfits = pa.nulls(len(cells), arrow_type(kind)), problem.cells
                 values, refused = column.values(typed, kind)
                 values = _left_out_where(cells, values)
-                forms[column.name] = ValueForm(made)
+                forms[column.name] = ValueForm(column.type(kind))
                 columns[column.name] = values
                 rows = [*(cell.row for cell in misfits), *refused]
                 wrong |= {
