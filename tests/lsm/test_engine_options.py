@@ -251,3 +251,63 @@ def test_each_of_several_removing_groups_removes_the_row(accepting: str) -> None
     )
     (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
     assert found.column(VALUE_KIND).to_pylist() == [RowKind.DELETE]
+
+
+def test_a_removal_begins_all_groups_anew() -> None:
+    """Group h is at 9 when a deletion of group g removes the row; what comes then with h = 1 belongs to the new row."""
+    columns = {"k": "INT NOT NULL", "g": "INT", "b": "INT", "h": "INT", "l2": "INT"}
+    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
+    options = {**PARTIAL, "fields.g.sequence-group": "b", "fields.h.sequence-group": "l2", ON_GROUP: "g"}
+    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
+    given = {"k": [1, 1, 1], "g": [5, 6, 7], "b": [50, 60, 70], "h": [9, 0, 1], "l2": [90, 0, 10]}
+    kinds = pa.array([RowKind.INSERT, RowKind.DELETE, RowKind.INSERT], pa.int8())
+    values = [pa.array(given[name], pa.int32()) for name in columns]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([0, 1, 2], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
+    )
+    (found,) = merge_piece([rows.slice(row, 1) for row in range(3)], ["k"], merging)
+    assert found.to_pylist() == [{SEQUENCE_NUMBER: 2, VALUE_KIND: 0, "k": 1, "g": 7, "b": 70, "h": 1, "l2": 10}]
+
+
+def test_ignored_deletions_clear_no_group() -> None:
+    columns = {"k": "INT NOT NULL", "g": "INT", "b": "INT"}
+    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
+    options = {**PARTIAL, "fields.g.sequence-group": "b", "ignore-delete": "true"}
+    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
+    kinds = pa.array([RowKind.INSERT, RowKind.DELETE], pa.int8())
+    values = [pa.array(cells, pa.int32()) for cells in ([1, 1], [5, 6], [50, 60])]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([0, 1], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
+    )
+    (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
+    assert found.to_pylist() == [{SEQUENCE_NUMBER: 0, VALUE_KIND: 0, "k": 1, "g": 5, "b": 50}]
+
+
+@pytest.mark.parametrize(("removing", "fields_of_group"), [("a", "g"), ("b", "g,h")])
+def test_what_removes_the_row_is_a_sequence_field_and_no_column_of_its_group(removing: str, fields_of_group: str) -> None:
+    options = {**PARTIAL, f"fields.{fields_of_group}.sequence-group": "a,b", ON_GROUP: removing}
+    with pytest.raises(UsageError, match=f"{ON_GROUP} names '{removing}'"):
+        engine(options)
+
+
+def test_ignored_deletions_contradict_those_that_remove() -> None:
+    for option, value in ((ON_GROUP, "g"), ("partial-update.remove-record-on-delete", "true")):
+        groups = GROUP if option == ON_GROUP else PARTIAL
+        with pytest.raises(UsageError, match="contradict each other"):
+            engine({**groups, "ignore-delete": "true", option: value})
+
+
+def test_of_the_fields_of_a_removing_group_the_first_one_removes_the_row() -> None:
+    """Column b stands between the two fields, so that Java never retracts it."""
+    columns = {"k": "INT NOT NULL", "g": "INT", "h": "INT", "b": "INT", "i": "INT", "x": "INT"}
+    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
+    options = {**PARTIAL, "fields.g.sequence-group": "b", "fields.b.aggregate-function": "max", ON_GROUP: "h,i"}
+    options["fields.h,i.sequence-group"] = "x"
+    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
+    values = [pa.array([1, 1], pa.int32()), *(pa.array([1, 2], pa.int32()) for _ in range(5))]
+    kinds = pa.array([RowKind.INSERT, RowKind.DELETE], pa.int8())
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([0, 1], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
+    )
+    (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
+    assert found.column(VALUE_KIND).to_pylist() == [RowKind.DELETE]

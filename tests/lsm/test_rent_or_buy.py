@@ -195,3 +195,60 @@ def test_a_patient_bucket_pays_more_for_a_merge_and_says_so() -> None:
 )
 def test_of_each_bucket_one_merge_is_the_best(buckets: list[int], values: list[float], chosen: list[int]) -> None:
     assert rent_or_buy._first_with_most(np.array(buckets), np.array(values)).tolist() == chosen
+
+
+def test_a_part_of_a_goal_never_asks_for_more() -> None:
+    assert FREE.at(0.5) == Goal("free", 0.5, bytes_per_merge=0)
+    assert FREE.at(1.5) == FREE.at(1) == FREE
+    assert FREE.at(0).bytes_per_run > 0
+
+
+def test_the_arithmetic_says_what_is_charged_and_what_is_gained() -> None:
+    option = MergeOption(4, MAX_LEVEL, cost=100, charged=300.0, gain=1.5, since=NOW - 2 * HOUR_MILLIS)
+    told = option.arithmetic(BucketMerges((option,), 4, rate=10.0), NOW, Goal("two", 2.0, bytes_per_merge=7))
+    assert told == (
+        "10 reads/h x 2.0 h x 1.50 runs of 4 = 30.0 runs opened, worth 60 B at 2 B each; the merge costs 307 B x 1.00"
+    )
+    assert " x 30.0 min x " in option.arithmetic(BucketMerges((option,), 4), NOW - 90 * 60_000, FREE)
+    assert " x 0.0 min x " in option.arithmetic(BucketMerges((option,), 4), NOW - 10 * HOUR_MILLIS, FREE), "a clock behind"
+
+
+def test_runs_count_and_not_their_files() -> None:
+    """Files of level 0 may stand in one run, as those of an append to a compacted table; the first merge takes that run whole."""
+    deep = SortedRun(5, (file(5, 100, 9),))
+    wide = SortedRun(0, (file(0, 10, 1, 0, 9), file(0, 20, 3, 10, 19)))
+
+    given = [wide, SortedRun(4, (file(4, 50, 6),)), deep]
+    found = merge_options(given, MAX_LEVEL, 0, lambda key: (key[0],), lambda one: one.creation_time_millis or 0)
+    assert [(option.run_count, option.output_level) for option in found] == [(2, 4), (3, 5)]
+    assert (NOW - found[0].since) / HOUR_MILLIS == 3.0, "since the older file of the run came"
+
+
+def test_the_boundary_above_a_level_exists_since_its_newest_file() -> None:
+    _, deepest = options(file(4, 10, 8), file(5, 50, 30, 0, 49), file(5, 50, 20, 50, 99), file(0, 5, 1))
+    assert deepest.gain > 0
+    level_0 = options(file(0, 5, 1), file(0, 5, 1), file(4, 10, 8), file(5, 50, 30, 0, 49), file(5, 50, 20, 50, 99))
+    assert len(level_0) == 3
+    shares = [level_0[0].gain, level_0[1].gain - level_0[0].gain, level_0[2].gain - level_0[1].gain]
+    ages = [1.0, 1.0, 20.0]
+    expected = sum(share * age for share, age in zip(shares, ages, strict=True)) / sum(shares)
+    assert (NOW - level_0[2].since) / HOUR_MILLIS == pytest.approx(expected)
+
+
+def test_a_short_range_within_a_long_one_ends_no_section() -> None:
+    assert runs_of_a_read([(0, 9, 1), (1, 2, 1), (5, 6, 1)]) == 2.0
+    assert runs_of_a_read([(0, 9, 10), (1, 2, 10), (4, 20, 10), (30, 31, 30)]) == pytest.approx((2 * 30 + 30) / 60)
+    assert runs_of_a_read([(0, 9, 1), (9, 12, 1)]) == 2.0, "both have the key 9"
+
+
+def test_where_no_merge_reaches_the_cap_the_deepest_is_made() -> None:
+    stuck = BucketMerges((merge(50, count=2), merge(60, count=3)), 30, rate=0.0)
+    helped = BucketMerges((merge(500, count=22),), 22, rate=0.0)
+    made = best_merges(candidates(stuck, helped), NOW, FREE)
+    assert (made.index.tolist(), made.is_forced.tolist()) == ([1, 2], [True, True])
+
+
+def test_a_forced_merge_grows_only_within_the_budget() -> None:
+    small = BucketMerges((merge(500, count=20), merge(850, count=21), merge(2000, count=22)), 22, rate=0.0)
+    assert chosen(candidates(small), FREE, most_bytes=850) == [1]
+    assert chosen(candidates(small), FREE, most_bytes=849) == [0]

@@ -98,7 +98,6 @@ class PartialUpdate:
             elif name not in (VALUE_KIND, SEQUENCE_NUMBER) and not any(name in group.names for group in groups):
                 columns[name] = self.functions.get(name, LastNonNullValue()).merge(rows.rows.column(name), plain)
         for group, verdict in zip(groups, verdicts.of_group, strict=True):
-            verdict = np.where(work.retracts & self.ignore_delete, ALL_NULL, verdict)
             taken = np.where(verdict == ACCEPTED, ADD, SKIP)
             follows = work.history(taken, replaced)
             cleared = work.history(np.where((verdict == ACCEPTED) & work.retracts, RETRACT, taken), replaced)
