@@ -179,19 +179,19 @@ def test_rows_that_stay_in_the_order_of_arrival_are_spilled_before_a_file_is_ope
     first.buffer.spill()
     first.add((2, "b"))
     first.buffer.spill()
-    assert memory.use.spills == 2 and not first.opened
+    assert (memory.use.spills, len(first.opened)) == (2, 0)
     first.add((3, "c" * 2000))
-    assert [len(file.rows) for file in first.opened] == [3] and first.buffer.has_open_file and first.buffer.size == 0
+    assert ([len(file.rows) for file in first.opened], first.buffer.has_open_file, first.buffer.size) == ([3], True, 0)
     assert memory.spill.size == 0
     second.add((7, "d" * 2000))
-    assert not second.opened, "one bucket has its file open, which is all that the option allows"
+    assert len(second.opened) == 0, "one bucket has its file open, which is all that the option allows"
     first.add((4, "e"))
     first.buffer.spill()
-    assert memory.use.spills == 2 and [key for key, _ in first.opened[0].rows] == [1, 2, 3, 4], "an open file takes them"
+    assert (memory.use.spills, [key for key, _ in first.opened[0].rows]) == (2, [1, 2, 3, 4]), "an open file takes them"
     first.add((5, "f" * 2000))
     first.flush()
     assert len(first.opened) == 1 and [key for key, _ in first.flushed[0].rows] == [1, 2, 3, 4, 5]
-    assert first.buffer.is_empty and not first.buffer.has_open_file
+    assert (first.buffer.is_empty, first.buffer.has_open_file) == (True, False)
     second.add((8, "g"))
     assert [key for key, _ in second.opened[0].rows] == [7, 8], "the file of the other one is closed"
     second.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -37,10 +38,10 @@ from tests.tables import make_table
 COLUMNS = {"p": "INT", "k": "INT NOT NULL", "v": "INT"}
 
 
-def plan_of(folder: Path, bucket: int = -1, key: str = "k", parts: str = "", **options: str) -> WritePlan:
-    given = {name.replace("_", "-"): value for name, value in options.items()}
-    named = {f"dynamic-bucket.{name}" if name.endswith(("buckets", "parallelism")) else name: given[name] for name in given}
-    context = make_table(folder / "t", COLUMNS, key.split(), parts.split(), bucket=bucket, options=named)
+def plan_of(
+    folder: Path, bucket: int = -1, key: str = "k", parts: str = "", options: Mapping[str, str] | None = None
+) -> WritePlan:
+    context = make_table(folder / "t", COLUMNS, key.split(), parts.split(), bucket=bucket, options=options)
     return WritePlan(context, cast("Any", None), (), TargetBuckets(bucket), file_stamp="0123456789abcdef")
 
 
@@ -54,17 +55,17 @@ def dynamic(tmp_path: Path) -> WritePlan:
     ("options", "expected"),
     [
         ({}, 8),
-        ({"initial_buckets": "3"}, 3),
-        ({"assigner_parallelism": "5"}, 5),
-        ({"initial_buckets": "6", "assigner_parallelism": "5"}, 5),
-        ({"initial_buckets": "3", "assigner_parallelism": "5"}, 3),
-        ({"max_buckets": "2"}, 2),
-        ({"initial_buckets": "4", "max_buckets": "2"}, 2),
-        ({"initial_buckets": "4", "max_buckets": "-1"}, 4),
+        ({"initial-buckets": "3"}, 3),
+        ({"assigner-parallelism": "5"}, 5),
+        ({"initial-buckets": "6", "assigner-parallelism": "5"}, 5),
+        ({"initial-buckets": "3", "assigner-parallelism": "5"}, 3),
+        ({"max-buckets": "2"}, 2),
+        ({"initial-buckets": "4", "max-buckets": "2"}, 2),
+        ({"initial-buckets": "4", "max-buckets": "-1"}, 4),
     ],
 )
 def test_how_many_assigners_share_the_keys(tmp_path: Path, options: dict[str, str], expected: int) -> None:
-    plan = plan_of(tmp_path, **options)
+    plan = plan_of(tmp_path, options={f"dynamic-bucket.{name}": value for name, value in options.items()})
     assert plan.with_assigners(8).assignment is None
     found = replace(plan, assignment=LookupAssignment(buckets={}, read_at=4)).with_assigners(8)
     assert found.assignment == LookupAssignment(buckets={}, read_at=4, assigners=expected)
