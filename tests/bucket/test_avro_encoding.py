@@ -159,5 +159,11 @@ def test_a_null_where_the_type_has_none_is_refused(text: str) -> None:
         list(encoded_blocks([(arrays[t.root](), t)], 10))
 
 
+def test_a_null_part_of_a_row_is_refused_beside_a_row_that_is_null_itself() -> None:
+    row = pa.StructArray.from_arrays([pa.array([None, None], pa.int64())], names=["a"], mask=pa.array([True, False]))
+    with pytest.raises(Refused, match="NOT NULL"):
+        list(encoded_blocks([(row, parse_sql_type("ROW<a BIGINT NOT NULL>"))], 10))
+
+
 def test_no_rows_are_no_blocks() -> None:
     assert list(encoded_blocks([(pa.array([], pa.string()), parse_sql_type("STRING"))], 10)) == []

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.column_statistics import NO_STATISTICS, ColumnStatistics, footer_statistics, leaf_numbers, truncated
+from paimon_cli.bucket import column_statistics
+from paimon_cli.bucket.column_statistics import (
+    NO_STATISTICS,
+    ColumnStatistics,
+    ColumnTally,
+    footer_statistics,
+    leaf_numbers,
+    simple_stats,
+    truncated,
+)
+from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import DamagedFile
@@ -96,3 +109,74 @@ def test_a_chunk_of_another_type_than_its_column_is_damage(tmp_path: Path) -> No
     path.write_bytes(before + b"\x15\x04\x19" + of_kinds + b"\x15\x02\x19" + of_values)
     with pytest.raises(DamagedFile, match="has type INT32, but a chunk of INT64"):
         rows(context)
+
+
+def test_maps_have_the_leaves_of_their_keys_and_values(tmp_path: Path) -> None:
+    inner = pa.struct([("v", pa.int32()), ("w", pa.int32())])
+    schema = pa.schema([("m", pa.map_(pa.string(), inner)), ("n", pa.map_(inner, pa.list_(inner))), ("z", pa.int32())])
+    pq.write_table(schema.empty_table(), tmp_path / "f.parquet")
+    assert leaf_numbers(schema) == {"z": 7} and pq.read_metadata(tmp_path / "f.parquet").num_columns == 8
+
+
+def group(values: int, nulls: int | None = 0, bounds: tuple[int, int] | None = None) -> SimpleNamespace:
+    """Statistics of a column chunk, as Arrow shows them; `values` without nulls."""
+    low, high = bounds or (None, None)
+    return SimpleNamespace(
+        has_null_count=nulls is not None,
+        null_count=nulls,
+        num_values=values,
+        has_min_max=bounds is not None,
+        min_raw=low,
+        max_raw=high,
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([group(3, 1, (1, 5)), group(2, 2, (-1, 3))], ColumnStatistics(-1, 5, 3)),
+        ([group(3, 1, (1, 5)), group(0, 4)], ColumnStatistics(1, 5, 5)),
+        ([group(3, 1, (1, 5)), group(2, 2)], ColumnStatistics(None, None, 3)),
+        ([group(3, 1, (1, 5)), group(2, None, (-1, 3))], NO_STATISTICS),
+        ([group(3, 1, (1, 5)), None], NO_STATISTICS),
+        ([group(0, 4)], ColumnStatistics(None, None, 4)),
+        ([], ColumnStatistics(None, None, 0)),
+    ],
+)
+def test_bounds_are_those_of_all_groups_with_values(
+    monkeypatch: pytest.MonkeyPatch, groups: list[object], expected: ColumnStatistics
+) -> None:
+    monkeypatch.setattr(column_statistics, "chunk_statistics", lambda footer, number, leaf: groups[number])
+    footer = cast("Any", SimpleNamespace(num_row_groups=len(groups)))
+    assert footer_statistics(footer, 0, parse_type("INT"), has_nan=False) == expected
+    if groups:
+        assert footer_statistics(footer, 0, parse_type("INT"), False, [0]).null_count == getattr(groups[0], "null_count", None)
+
+
+@pytest.mark.parametrize(
+    ("type_text", "batches", "expected"),
+    [
+        ("INT", [[3, None], [None], [1, 9], [4]], ColumnStatistics(1, 9, 2)),
+        ("STRING", [["b"], ["a", None], ["é"], ["c"]], ColumnStatistics("a", "é", 1)),
+        ("DOUBLE", [[1.0], [float("nan")], [None]], ColumnStatistics(None, None, 1)),
+        ("DOUBLE", [[0.0], [-0.0]], ColumnStatistics(-0.0, 0.0, 0)),
+        ("BYTES", [[b"a"], [None]], ColumnStatistics(None, None, 1)),
+        ("INT", [[None, None]], ColumnStatistics(None, None, 2)),
+    ],
+)
+def test_what_was_written_is_tallied_batch_by_batch(
+    type_text: str, batches: list[list[object]], expected: ColumnStatistics
+) -> None:
+    t = parse_type(type_text)
+    tally = ColumnTally(t)
+    for cells in batches:
+        tally.add(pa.chunked_array([pa.array(cells, arrow_type(t))]))
+    found = tally.statistics()
+    assert found == expected
+    if found.minimum == 0:
+        assert [math.copysign(1, end) for end in (found.minimum, found.maximum)] == [-1, 1]
+
+
+def test_unknown_numbers_of_nulls_stay_unknown() -> None:
+    found = simple_stats([ColumnStatistics(1, 2, None), ColumnStatistics(None, None, 3)], [parse_type("INT"), parse_type("INT")])
+    assert found.null_counts == (None, 3)

@@ -19,7 +19,7 @@ from paimon_cli.metadata.data_file import (
     IndexFileMeta,
     SimpleStats,
 )
-from paimon_cli.metadata.staged_commit import COMMITTED, StagedCommit, record_from_json, record_to_json
+from paimon_cli.metadata.staged_commit import COMMITTED, StagedCommit, check_records, record_from_json, record_to_json
 from tests.commit.commit_tables import data_file
 
 numbers = st.integers(-(2**63), 2**63 - 1)
@@ -213,3 +213,43 @@ def test_records_that_do_not_fit(content: Any, why: str) -> None:
 def test_values_that_are_not_part_of_a_record() -> None:
     with pytest.raises(TypeError, match="float"):
         record_to_json((1.5,))
+
+
+def test_another_state_than_the_three_is_refused() -> None:
+    with pytest.raises(DamagedFile) as found:
+        StagedCommit.from_json(replace(STAGED, state="done").to_json(), "f.stage")
+    assert "unknown state 'done'" in found.value.why
+
+
+def test_a_commit_that_gets_another_static_partition_gets_its_version() -> None:
+    apart = STAGED.with_static_values({"a": None}, "__NULL__")
+    assert apart.version == 3
+    assert [apart.with_static_values(values, "__NULL__").version for values in (None, {}, {"a": "1"}, {"a": None})] == [
+        2,
+        2,
+        2,
+        3,
+    ]
+
+
+BAD_FILE, BAD_INDEX = replace(data_file("data-1.parquet"), level=-1), IndexFileMeta("HASH", "index-1", -1, 1, None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(
+            CommitMessage(b"", 0, 1, **{part: FileChanges(**{kind: (BAD_FILE,)})})
+            for part in ("append", "compact")
+            for kind in ("added", "removed", "changelog")
+        ),
+        CommitMessage(b"", 0, 1, append=FileChanges(added_indexes=(BAD_INDEX,))),
+        CommitMessage(b"", 0, 1, compact=FileChanges(added_indexes=(BAD_INDEX,))),
+        CommitMessage(b"", 2**40, 1, append=FileChanges(added=(data_file("data-1.parquet"),))),
+    ],
+)
+def test_records_that_no_reader_would_accept_are_refused_before_a_commit(message: CommitMessage) -> None:
+    good = CommitMessage(b"", 0, 1, append=FileChanges(added=(data_file("data-2.parquet"),)))
+    check_records((good,), "f.stage")
+    with pytest.raises(DamagedFile, match=r"f\.stage"):
+        check_records((good, message), "f.stage")
