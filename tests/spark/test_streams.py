@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -253,6 +254,34 @@ def test_rows_that_await_a_changelog_are_shown_once(batches: Batches, tmp_path: 
     assert batches(table, checkpoint, **kinds) == [[("+I", 3, 3), ("+U", 2, 22), ("-U", 2, 2)]]
 
 
+WAITING = {
+    "deletion vectors": (1, {"deletion-vectors.enabled": "true"}),
+    "first row": (1, {"merge-engine": "first-row"}),
+    "postponed": (-2, {}),
+    "postponed, merged": (-2, {"postpone.merge-on-read": "true"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "producer"), [case for case in product(WAITING, ("none", "input", "lookup")) if case != ("first row", "input")]
+)
+def test_rows_that_reads_hide_are_shown_once(tmp_path: Path, kind: str, producer: str) -> None:
+    """They wait for a compaction while the stream begins: with its changelog if it writes one, else at once."""
+    bucket, options = WAITING[kind]
+    options = {"postpone.batch-write-fixed-bucket": "false", "write-only": "true", "changelog-producer": producer, **options}
+    columns = {"id": "BIGINT NOT NULL", "n": "BIGINT"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], bucket=bucket, options=options).url)
+    shown: list[list[Rows]] = []
+    for ids in ([1, 2], [3]):
+        table.write(pa.table({"id": ids, "n": ids}), compact="none")
+        shown.append(driven(table, tmp_path / "c"))
+    table.compact()
+    shown.append(driven(table, tmp_path / "c"))
+    at_once, with_changelog = [[[(1, 1), (2, 2)]], [[(3, 3)]], []], [[], [], [[(1, 1), (2, 2), (3, 3)]]]
+    waits = producer == "lookup" or (bucket == -2 and producer == "input")
+    assert shown == (with_changelog if waits else at_once)
+
+
 def test_starts_row_kinds_and_limits(batches: Batches, table: Table, tmp_path: Path) -> None:
     table.delete("id = 1")
     assert batches(table, tmp_path / "all", row_kind="true") == [[("+I", 2, 22), ("+I", 3, 3)]], "it never showed row 1"
@@ -418,6 +447,13 @@ def test_a_running_stream_stops_at_a_changed_column_and_a_restarted_one_goes_on(
     with pytest.raises(UsageError, match=why):
         list(running.read(part))
     assert batches(table, tmp_path / "c") == [later]
+
+
+def test_a_stream_begins_with_columns_that_are_newer_than_the_snapshot(table: Table, tmp_path: Path) -> None:
+    table.alter.rename_column("n", "m")
+    table.alter.add_column("more INT")
+    table.alter.alter_column("m", "DOUBLE")
+    assert driven(table, tmp_path / "c", where="m > 1 AND more IS NULL") == [[(2, 22.0, None), (3, 3.0, None)]]
 
 
 def test_a_running_stream_does_not_show_a_column_that_was_added(batches: Batches, table: Table, tmp_path: Path) -> None:
