@@ -24,7 +24,9 @@ from paimon_cli.errors import (
 
 def failed(command: str, params: Mapping[str, Any], above: Any = None) -> Any:
     """The context of a command, as Click has it."""
-    return SimpleNamespace(command_path=f"paimon-cli {command}", info_name=command.rpartition(" ")[2], params=params, parent=above)
+    return SimpleNamespace(
+        command_path=f"paimon-cli {command}", info_name=command.rpartition(" ")[2], params=params, parent=above
+    )
 
 
 @pytest.mark.parametrize(("table", "shown"), [("t", "t"), ("my db/t", "'my db/t'"), ("{NAME}/{b}", "'{NAME}/{b}'")])
