@@ -42,9 +42,19 @@ def cost_of(name: str, size: int, month: float | None = None, problem: DamagedFi
     ]
     growth = [GrowthRow(name, f"2026-01-{day:02}", 1, (size + day) * KB, 5 * KB, 2 * KB) for day in range(1, days + 1)]
     operations = [OperationCost(name, "write", 1, 2, 3, 4 * KB, 6 * KB, None if month is None else 0.0123456)]
+    currency = None if month is None else "EUR"
     due = CompactionCost(name, 1, 2, 8 * KB, 9 * KB, f"compact {name}")
     return TableCost(
-        name, 2, size * KB, [CostRow(name, "live", 2, size * KB)], savings, growth, due, operations, month, month and "EUR"
+        name,
+        2,
+        size * KB,
+        [CostRow(name, "live", 2, size * KB)],
+        savings,
+        growth,
+        due,
+        operations,
+        month,
+        None if month is None else "EUR",
     )
 
 

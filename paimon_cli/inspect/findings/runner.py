@@ -89,8 +89,8 @@ def findings_of(
         else:
             found.append(finding)
     damage: dict[str, tuple[PaimonError, list[Rule[ExaminedTable]]]] = {}
-    for cause, error in table.damage.items():
-        _, stopped = damage.setdefault(error.message, (error, []))
+    for cause, first in table.damage.items():
+        _, stopped = damage.setdefault(first.message, (first, []))
         stopped += failed.get(cause, [])
     if drop is not None:
         found.append(_dropping(table.argument, drop))

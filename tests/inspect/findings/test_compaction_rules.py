@@ -46,7 +46,7 @@ def decisions(*runs: int) -> dict[Any, Any]:
 def test_the_bucket_with_the_most_runs_is_the_figure_of_stalled_writers(tmp_path: Path) -> None:
     buckets = [bucket(number) for number in range(4)]
     needs = {(b"", 0): Code.STALLED, (b"", 1): Code.STALLED, (b"", 2): Code.DUE}
-    facts = {"due": decisions(9, 12, 30), "all_buckets": buckets, "needs": needs}
+    facts: dict[str, Any] = {"due": decisions(9, 12, 30), "all_buckets": buckets, "needs": needs}
     (stalled,) = found(rules.writers_need_not_wait, examined(tmp_path, {"num-sorted-run.stop-trigger": "7"}, **facts))
     assert (stalled.code, stalled.figures) == (Code.STALLED, {"buckets": 2, "most_sorted_runs": 12, "stop_trigger": 7})
     assert stalled.message == "2 of 4 buckets have up to 12 sorted runs; writers wait from 7 on"
@@ -101,7 +101,7 @@ def test_a_compaction_job_is_missing(
     tmp_path: Path, write_only: str, commits: int | None, was_compacted: bool, due: int, is_found: bool
 ) -> None:
     latest = None if commits is None else SimpleNamespace(id=commits)
-    facts = {"latest": latest, "was_compacted": was_compacted, "due": decisions(*[9] * due)}
+    facts: dict[str, Any] = {"latest": latest, "was_compacted": was_compacted, "due": decisions(*[9] * due)}
     table = examined(tmp_path, {"write-only": write_only}, **facts)
     missing = [(each.code, each.severity, each.figures["recent_commits"]) for each in found(rules.something_compacts, table)]
     assert missing == ([("PD013", ERROR, RECENT)] if is_found else [])
