@@ -44,18 +44,8 @@ def cost_of(name: str, size: int, month: float | None = None, problem: DamagedFi
     operations = [OperationCost(name, "write", 1, 2, 3, 4 * KB, 6 * KB, None if month is None else 0.0123456)]
     currency = None if month is None else "EUR"
     due = CompactionCost(name, 1, 2, 8 * KB, 9 * KB, f"compact {name}")
-    return TableCost(
-        name,
-        2,
-        size * KB,
-        [CostRow(name, "live", 2, size * KB)],
-        savings,
-        growth,
-        due,
-        operations,
-        month,
-        None if month is None else "EUR",
-    )
+    rows = [CostRow(name, "live", 2, size * KB)]
+    return TableCost(name, 2, size * KB, rows, savings, growth, due, operations, month, currency)
 
 
 @pytest.fixture

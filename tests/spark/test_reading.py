@@ -446,10 +446,13 @@ def test_files_of_older_schemas(session: SparkSession, tmp_path: Path) -> None:
     table.alter.rename_column("a", "aa")
     table.alter.drop_column("b")
     table.alter.add_column("b STRING")
+    table.alter.add_column("c INT")
     table.refresh()
     table.write(pa.table({"id": [3], "aa": [30], "b": ["z"]}))
     assert len(native_files(table)) == 2
-    check(spark.read(session, table.url, where="aa >= 20"), table.scan(where="aa >= 20").to_arrow())
+    frame = spark.read(session, table.url, where="aa >= 20")
+    check(frame, table.scan(where="aa >= 20").to_arrow())
+    assert dict(frame.dtypes) == {"id": "int", "aa": "int", "b": "string", "c": "int"}
     table.alter.alter_column("aa", "BIGINT")
     table.refresh()
     assert not divided(table.scan().rows, None)[0]
