@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from paimon_cli.api.opened_table import OpenedTable
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.export_job import ExportSummary, FileForm
     from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, RowScan
     from paimon_cli.jobs.scan_analysis import ScanAnalysis, ScanPlan
@@ -307,13 +308,20 @@ def replanned(scan: Scan, predicate: Predicate | None = None, **changes: Any) ->
     """The scan with other options, at the snapshot that it has read. `predicate`: its new condition, if that changes."""
     request, snapshot = scan.rows.request, scan.rows.plan.snapshot
     if snapshot is not None and scan.rows.is_of_latest and scan._table.context.snapshots.latest_id() != snapshot.id:
-        changes["snapshot"] = snapshot.id
+        changes |= {"snapshot": snapshot.id, "with_newest_schema": True}
     return _planned(scan._table, replace(request, **changes), predicate or scan.rows.predicate)
 
 
 def plan_changes(table: OpenedTable, call: ChangelogCall) -> Scan:
     """The changes of a range of snapshots."""
     return _planned(table, _request_of_range(table, call))
+
+
+def rows_of_latest(table: TableContext, call: ScanCall) -> RowScan:
+    """The rows of a snapshot that was the latest one a moment ago, with the newest schema: its columns may be newer."""
+    from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+
+    return plan_rows(table, ReadRequest.of(call, with_newest_schema=True))
 
 
 def rows_of_changes(table: OpenedTable, begin: int, end: int, columns: Sequence[str], where: str | None) -> RowScan:

@@ -69,7 +69,7 @@ def cost(call: Call, *, options: Annotated[Given, CostOfTables]) -> None:
     currency = next((table.currency for table in costs if table.currency is not None), None)
     month = None if currency is None else sum(table.month or 0 for table in known)
     if month is not None:
-        footer += f", {month:.4g} {currency} a month"
+        footer += f", {month:,.2f} {currency} a month" if month >= 1 else f", {month:.6f} {currency} a month"
     money = {"month": month, "currency": currency}
     parts: dict[str, Sequence[Any]] = {"savings": savings, "due": due, "growth": growth, "operations": operations}
     summary: dict[str, Any] = {"total": {**total, **money}}

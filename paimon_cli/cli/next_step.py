@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -36,13 +37,11 @@ LIMITS = "what this version does not support is listed in README.md, under Limit
 
 def command_path(context: Any) -> str:
     """The command as it is typed, such as `paimon-cli alter shop/orders set`; Typer puts names of arguments into braces."""
-    path, above = str(context.command_path), context.parent
+    given, above = dict[str, str](), context.parent
     while above is not None:
-        for name, value in above.params.items():
-            if isinstance(value, str):
-                path = path.replace(f"{{{name.upper()}}}", shlex.quote(value))
-        above = above.parent
-    return path.replace("{", "").replace("}", "")
+        texts = {name.upper(): shlex.quote(value) for name, value in above.params.items() if isinstance(value, str)}
+        given, above = {**texts, **given}, above.parent
+    return re.sub(r"\{([^{}]+)\}", lambda named: given.get(named[1], named[1]), str(context.command_path))
 
 
 def next_step(error: PaimonError, context: Any) -> str:

@@ -107,7 +107,8 @@ def analyze(context: TableContext, columns: Sequence[str] | None = None) -> Anal
             f"there is nothing to analyze in {context.address}", "the table has no snapshots yet", "write to it first"
         )
     fields = context.schema.fields if columns is None else context.schema.fields_of(columns)
-    scan = plan_rows(context, ReadRequest(columns=[column.name for column in fields] or None, snapshot=snapshot.id))
+    names = [column.name for column in fields] or None
+    scan = plan_rows(context, ReadRequest(columns=names, snapshot=snapshot.id, with_newest_schema=True))
     tallies = [_Tally(column) for column in fields]
     rows = 0 if tallies else scan.count()
     for batch in scan.rows() if tallies else ():

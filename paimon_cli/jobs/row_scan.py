@@ -61,11 +61,13 @@ class ReadRequest(ReadOptions):
     """What to read: the rows of a version, or the changes of an `increment`.
 
     `counts_waiting`: whether the plan of a changelog counts the records whose changes wait. Streams do not ask, for each batch.
+    `with_newest_schema`: `snapshot` stands for the latest one, which is read with the newest schema, not with its own.
     """
 
     _: KW_ONLY
     increment: Increment | None = None
     counts_waiting: bool = True
+    with_newest_schema: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,7 @@ def plan_rows(table: TableContext, request: ReadRequest, parsed: Predicate | Non
     increment = request.increment or _increment_by_option(table, request)
     if increment is None:
         context, snapshot = travel(table, request.snapshot, request.tag, request.as_of)
+        context = table if request.with_newest_schema else context
     else:
         changes, mode = _range_and_mode(table, increment)
         context = increment_context(table, mode)

@@ -10,18 +10,19 @@ would also remove rows of others. `paimon_cli.spark.read` has no such limits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from paimon_cli.api.scan import rows_of_latest
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.jobs.spark.tasks import called_by_spark
 from paimon_cli.read.time_travel import POSITION_OPTIONS
+from paimon_cli.requests.reading import ScanCall
 from paimon_cli.spark.source_options import TRAVEL_OPTIONS, SourceOptions
-from paimon_cli.spark.worker_rows import check_types, planned, read_partition, split_partitions
+from paimon_cli.spark.worker_rows import PlannedInTask, check_types, planned, read_partition, split_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, DataSourceStreamReader
@@ -81,16 +82,6 @@ class SecondName(PaimonDataSource):
         return "paimon-cli"
 
 
-@dataclass(frozen=True)
-class PlannedInTask:
-    """A partition with all rows of the table, at this snapshot unless the options say otherwise.
-
-    If waiting rows are merged in, the plan distributes them into files on local disk, which last as long as its process.
-    """
-
-    snapshot: int | None
-
-
 class PaimonReader(DataSourceReader):
     """Reads the columns of `schema`, in its order, with one task for each split, or one that also plans."""
 
@@ -112,9 +103,12 @@ class PaimonReader(DataSourceReader):
         """Plan the read. `snapshot`: which one to read if no option says it."""
         arguments = self._options.scan_arguments()
         options = {**table.context.schema.options, **table.context.given}
-        if arguments.keys().isdisjoint(TRAVEL_OPTIONS) and options.keys().isdisjoint(POSITION_OPTIONS):
-            arguments["snapshot"] = snapshot
-        scan = table.scan(**{**arguments, "columns": self._columns(arguments)}).rows
+        arguments["columns"] = self._columns(arguments)
+        is_of_latest = arguments.keys().isdisjoint(TRAVEL_OPTIONS) and options.keys().isdisjoint(POSITION_OPTIONS)
+        if snapshot is None or not is_of_latest:
+            scan = table.scan(**arguments).rows
+        else:
+            scan = rows_of_latest(table.supported, ScanCall(**arguments, snapshot=snapshot))
         check_types(self._schema, scan)
         return scan
 

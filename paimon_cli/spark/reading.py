@@ -51,6 +51,8 @@ MAX_LITERAL_ROWS = 4_000_000
 """Up to these limits, bitmaps become literals of the query, which saves the 0.1 s that a broadcast takes."""
 _SIZE, POSITION, _WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
 _METADATA = "_metadata"
+_OWN_COLUMNS = (_METADATA, _SIZE, POSITION, _WORDS)
+"""Columns beside those of a table while rows are left out: one of the same name, in any case, would be taken for them."""
 SIZE_OF_FILE, PLACE_IN_FILE = f"{_METADATA}.file_size", f"{_METADATA}.row_index"
 AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
@@ -188,16 +190,16 @@ def _division(spark: SparkSession, scan: RowScan, native: bool | None) -> Divisi
         return all_to_python(scan, f"columns differ only in upper and lower case, and {CASE_SENSITIVE} is not set")
     division = divided(scan, native)
     if any(file.hidden is not None for file in division.files) and not _has_positions(spark, division.files):
-        return all_to_python(scan, f"{V1_SOURCES} is without parquet, or a column is called {_METADATA}")
+        return all_to_python(scan, f"{V1_SOURCES} is without parquet, or a column is called as one of Spark's or ours")
     return division
 
 
 def _has_positions(spark: SparkSession, files: Sequence[NativeFile]) -> bool:
-    """Whether Spark's Parquet reader has the metadata columns with sizes and row numbers.
+    """Whether Spark's Parquet reader has the metadata columns with sizes and row numbers, and can add ours.
 
     Version 2 of the source has not, and a column called `_metadata` hides them.
     """
-    if any(name is not None and name.lower() == _METADATA for file in files for name in file.old_names):
+    if any(name is not None and name.lower() in _OWN_COLUMNS for file in files for name in file.old_names):
         return False
     return "parquet" in str(spark.conf.get(V1_SOURCES)).lower().replace(" ", "").split(",")
 

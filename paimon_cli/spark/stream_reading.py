@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
-from paimon_cli.api.scan import rows_of_changes
+from paimon_cli.api.scan import rows_of_changes, rows_of_latest
 from paimon_cli.api.table import Table
 from paimon_cli.datatypes.type_text import quoted_name
 from paimon_cli.errors import NotFound, UsageError
@@ -28,11 +28,13 @@ from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.option_text import plain_number
 from paimon_cli.read.increments import changelog_level
 from paimon_cli.read.time_travel import POSITION_OPTIONS
+from paimon_cli.requests.reading import ScanCall
 from paimon_cli.spark.source_options import SCAN_OPTIONS, WRITE_OPTIONS, SourceOptions
-from paimon_cli.spark.worker_rows import check_types, planned, read_partition, split_partitions
+from paimon_cli.spark.worker_rows import PlannedInTask, check_types, planned, read_partition, split_partitions
 
 FULL, LATEST = "full", "latest"
 SNAPSHOT, COMMITTED = "snapshot", "committed"
+MERGE_ON_READ = "postpone.merge-on-read"
 NOTHING_READ = -1
 """The offset before the first batch, which contains all rows of the table."""
 NOT_OF_STREAMS = (*(name for name in SCAN_OPTIONS if name not in ("where", "columns", "row_kind")), *WRITE_OPTIONS)
@@ -152,17 +154,44 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == last:
             return []
         table, where = self._options.table(), self._options.get("where")
-        columns = [quoted_name(name) for name in self._schema.names if name != ROW_KIND]
         if begin == NOTHING_READ:
-            rows = _with_changelog_before(table.scan(columns, where, snapshot=last, row_kind=True).rows)
+            rows = self._whole_table(table, last)
         else:
-            rows = rows_of_changes(table, begin + 1, last, columns, where)
+            rows = rows_of_changes(table, begin + 1, last, self._columns, where)
+            check_types(_with_kind(self._schema), rows)
+        return [InputPartition(PlannedInTask(last))] if rows is None else split_partitions(rows)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [quoted_name(name) for name in self._schema.names if name != ROW_KIND]
+
+    def _whole_table(self, table: Table, number: int | None, in_task: bool = False) -> RowScan | None:
+        """All rows of a snapshot but those that a later changelog shows, when a compaction reads them.
+
+        So does Java's DataTableStreamScan. Other rows that reads hide until a compaction are among them, because nothing shows
+        these later. None if only a task can plan them.
+        """
+        context = table.supported
+        if context.mode.merges_postponed:
+            context = context.with_options({MERGE_ON_READ: "false"})
+        call = ScanCall(self._columns, self._options.get("where"), snapshot=number, row_kind=True)
+        rows, producer = rows_of_latest(context, call), context.options.changelog_producer
+        if rows.plan.counts.waiting_records and not producer.reports_compactions:
+            if context.mode.bucket_mode.postpones and not producer.writes_files:
+                if not in_task:
+                    return None
+                context = context.with_options({MERGE_ON_READ: "true"})
+            rows = rows_of_latest(context.with_level_0(), call)
+        rows = _with_changelog_before(rows)
         check_types(_with_kind(self._schema), rows)
-        return split_partitions(rows)
+        return rows
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition. The batch with the whole table has no deletes, since nothing was shown before it."""
         shows_kinds = self._options.shows_kinds
+        if isinstance(partition.value, PlannedInTask):
+            with called_by_spark():
+                partition = InputPartition(self._whole_table(self._options.table(), partition.value.snapshot, in_task=True))
         is_whole_table = isinstance(partition.value, RowScan) and partition.value.request.increment is None
         for rows in read_partition(partition, _with_kind(self._schema)):
             if is_whole_table or not shows_kinds:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -59,6 +59,16 @@ def _spark_rows(part: RowScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for rows in part.rows():
             columns = [retyped(rows.column(column.name), column.type, pa.Array.cast) for column in schema]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class PlannedInTask:
+    """A partition of a data source with all rows of the table, at this snapshot unless the options say otherwise.
+
+    If waiting rows are merged in, the plan distributes them into files on local disk, which last as long as its process.
+    """
+
+    snapshot: int | None
 
 
 def split_partitions(scan: RowScan) -> list[InputPartition]:

@@ -81,6 +81,15 @@ def test_a_refined_scan_reads_the_same_snapshot(table: Table) -> None:
     assert (scan.select("k").count(), scan.filter("k > 0").count(), table.count()) == (3, 3, 4)
 
 
+def test_a_refined_scan_keeps_columns_that_are_newer_than_its_snapshot(table: Table) -> None:
+    table.alter.add_column("more INT")
+    table.alter.rename_column("v", "w")
+    table.refresh()
+    scan = table.scan(["k", "w", "more"])
+    table.write(pa.table({"dt": ["a"], "k": [9], "w": ["new"]}))
+    assert scan.filter("more IS NULL AND w > 'y'").to_arrow().to_pylist() == [{"k": 3, "w": "z", "more": None}]
+
+
 def test_errors_have_classes_of_their_own(table: Table, tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     creations: list[Callable[[], object]] = [

@@ -100,6 +100,15 @@ def test_a_short_history_makes_no_rate(
     assert ("too few for a daily rate" in found.message) == (per_day is None)
 
 
+def test_bursts_of_commits_are_not_taken_for_the_rate_of_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = ExaminedTable(made(tmp_path, 13, bucket=2, write__only="true"), "T")
+    hourly = [replace(snapshot, time_millis=(snapshot.id - 1) // 6 * 3_600_000 + snapshot.id) for snapshot in case.writes]
+    monkeypatch.setitem(case.__dict__, "writes", hourly)
+    (found,) = advise(case, ["small-files"])
+    assert found.figures["commit_interval_seconds"] == 0.0
+    assert found.figures["files_per_day"] == 2 * 6 * 24, "six commits of two files each hour"
+
+
 def test_a_table_without_expiry(tmp_path: Path) -> None:
     context = made(tmp_path, 8)
     assert advice(context, "options")["retention"].severity == OK

@@ -141,6 +141,14 @@ def test_the_rows_are_those_of_the_snapshot_that_is_named(tmp_path: Path) -> Non
     assert seen == {(True, 1), (True, 2), (False, 1)}
 
 
+def test_columns_that_are_newer_than_the_snapshot(tmp_path: Path) -> None:
+    table = Table.open(made(tmp_path).url)
+    table.alter.rename_column("v", "w")
+    table.alter.add_column("more INT")
+    columns = {column.name: column for column in analyze(TableContext.open(table.url)).columns}
+    assert set(columns) >= {"id", "w", "more"} and columns["more"].null_count == 3
+
+
 def test_other_commits_do_not_matter(tmp_path: Path) -> None:
     context = made(tmp_path)
     found = analyze(context)

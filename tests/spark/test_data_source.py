@@ -6,7 +6,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -18,6 +18,7 @@ from paimon_cli import Table, spark
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.jobs.spark.tasks import TASK_END_SECONDS
 from paimon_cli.spark import PaimonDataSource
+from paimon_cli.spark.data_source import PaimonReader
 from tests.nightly import at_night
 from tests.spark.beating_rows import BeatingRows
 from tests.tables import data_files, live_files, make_table
@@ -359,6 +360,18 @@ def test_rows_of_a_stream_wait_where_buckets_are_postponed(session: SparkSession
     assert table.scan().count() == 0 and len(table.snapshots()) == 2
     table.compact()
     assert table.scan().to_arrow().to_pylist() == [{"id": 5, "name": "x", "qty": 2}]
+
+
+def test_waiting_rows_are_read_with_columns_that_are_newer(tmp_path: Path) -> None:
+    options = {"postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
+    table = Table.open(make_table(tmp_path / "t", {"id": "INT NOT NULL", "s": "STRING"}, ["id"], bucket=-2, options=options).url)
+    table.write(pa.table({"id": pa.array([1], pa.int32()), "s": ["a"]}), compact="none")
+    table.alter.rename_column("s", "t")
+    table.alter.add_column("more INT")
+    source = PaimonDataSource({"path": table.url})
+    reader = cast(PaimonReader, source.reader(source.schema()))
+    found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert found == [{"id": 1, "t": "a", "more": None}]
 
 
 def test_temporary_files_of_a_failed_write_are_deleted(session: SparkSession, tmp_path: Path) -> None:

@@ -446,10 +446,13 @@ def test_files_of_older_schemas(session: SparkSession, tmp_path: Path) -> None:
     table.alter.rename_column("a", "aa")
     table.alter.drop_column("b")
     table.alter.add_column("b STRING")
+    table.alter.add_column("c INT")
     table.refresh()
     table.write(pa.table({"id": [3], "aa": [30], "b": ["z"]}))
     assert len(native_files(table)) == 2
-    check(spark.read(session, table.url, where="aa >= 20"), table.scan(where="aa >= 20").to_arrow())
+    frame = spark.read(session, table.url, where="aa >= 20")
+    check(frame, table.scan(where="aa >= 20").to_arrow())
+    assert dict(frame.dtypes) == {"id": "int", "aa": "int", "b": "string", "c": "int"}
     table.alter.alter_column("aa", "BIGINT")
     table.refresh()
     assert not divided(table.scan().rows, None)[0]
@@ -465,6 +468,15 @@ def test_paths_that_spark_would_take_for_patterns(session: SparkSession, tmp_pat
     table.write(pa.table({"id": [1, 2]}))
     assert not divided(table.scan().rows, None)[0]
     check(spark.read(session, table.url), table.scan().to_arrow())
+
+
+@pytest.mark.parametrize("prefix", ["_data-", ".data-", "a:b-"])
+def test_files_that_spark_would_leave_out_for_their_names(session: SparkSession, tmp_path: Path, prefix: str) -> None:
+    table = Table.create(tmp_path / "t", columns=["id INT"], options={"data-file.prefix": prefix})
+    table.write(pa.table({"id": pa.array([1, 2], pa.int32())}))
+    assert spark.explain(session, table, native=True).python_files == 1
+    if prefix == "_data-":
+        check(spark.read(session, table.url), table.scan().to_arrow())
 
 
 def test_names_and_columns_that_spark_cannot_have(session: SparkSession, tmp_path: Path) -> None:
@@ -523,14 +535,19 @@ def test_a_column_that_differs_from_one_of_the_files_only_in_case(session: Spark
     assert [tuple(row) for row in spark.read(session, table.url).collect()] == [(1, 7)]
 
 
-@pytest.mark.parametrize("renamed", [False, True])
-def test_a_column_called_as_the_metadata_of_spark(session: SparkSession, tmp_path: Path, renamed: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "renamed"), [("_metadata", False), ("_Metadata", True), *((f"_paimon_{part}", False) for part in ("size", "Words"))]
+)
+def test_a_column_called_as_one_that_is_added_to_leave_rows_out(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, renamed: bool
+) -> None:
+    monkeypatch.setattr(reading, "MAX_LITERAL_FILES", 0)
     options = {"write-only": "true"}
-    table = Table.open(make_table(tmp_path / "t", {"id": "INT NOT NULL", "_metadata": "INT"}, ["id"], options=options).url)
+    table = Table.open(make_table(tmp_path / "t", {"id": "INT NOT NULL", name: "INT"}, ["id"], options=options).url)
     for n in (1, 2):
-        table.write(pa.table({"id": pa.array([n, 3], pa.int32()), "_metadata": pa.array([n, n], pa.int32())}))
+        table.write(pa.table({"id": pa.array([n, 3], pa.int32()), name: pa.array([n, n], pa.int32())}))
     if renamed:
-        table.alter.rename_column("_metadata", "m")
+        table.alter.rename_column(name, "m")
     assert sorted(tuple(row) for row in spark.read(session, table.url).collect()) == [(1, 1), (2, 2), (3, 2)]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
@@ -17,11 +19,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from paimon_cli import Table, spark
-from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE
+from paimon_cli.read.time_travel import POSITION_OPTIONS
+from paimon_cli.spark import stream_reading
 from paimon_cli.spark.data_source import PaimonDataSource
 from paimon_cli.spark.source_options import SourceOptions
 from paimon_cli.spark.source_writing import StreamWriter, stream_writer
-from paimon_cli.spark.stream_reading import PaimonStreamReader
+from paimon_cli.spark.stream_reading import NOT_OF_STREAMS, PaimonStreamReader
 from tests.nightly import at_night
 from tests.tables import data_files, live_files, make_table, rows
 
@@ -253,6 +258,34 @@ def test_rows_that_await_a_changelog_are_shown_once(batches: Batches, tmp_path: 
     assert batches(table, checkpoint, **kinds) == [[("+I", 3, 3), ("+U", 2, 22), ("-U", 2, 2)]]
 
 
+WAITING = {
+    "deletion vectors": (1, {"deletion-vectors.enabled": "true"}),
+    "first row": (1, {"merge-engine": "first-row"}),
+    "postponed": (-2, {}),
+    "postponed, merged": (-2, {"postpone.merge-on-read": "true"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "producer"), [case for case in product(WAITING, ("none", "input", "lookup")) if case != ("first row", "input")]
+)
+def test_rows_that_reads_hide_are_shown_once(tmp_path: Path, kind: str, producer: str) -> None:
+    """They wait for a compaction while the stream begins: with its changelog if it writes one, else at once."""
+    bucket, options = WAITING[kind]
+    options = {"postpone.batch-write-fixed-bucket": "false", "write-only": "true", "changelog-producer": producer, **options}
+    columns = {"id": "BIGINT NOT NULL", "n": "BIGINT"}
+    table = Table.open(make_table(tmp_path / "t", columns, ["id"], bucket=bucket, options=options).url)
+    shown: list[list[Rows]] = []
+    for ids in ([1, 2], [3]):
+        table.write(pa.table({"id": ids, "n": ids}), compact="none")
+        shown.append(driven(table, tmp_path / "c"))
+    table.compact()
+    shown.append(driven(table, tmp_path / "c"))
+    at_once, with_changelog = [[[(1, 1), (2, 2)]], [[(3, 3)]], []], [[], [], [[(1, 1), (2, 2), (3, 3)]]]
+    waits = producer == "lookup" or (bucket == -2 and producer == "input")
+    assert shown == (with_changelog if waits else at_once)
+
+
 def test_starts_row_kinds_and_limits(batches: Batches, table: Table, tmp_path: Path) -> None:
     table.delete("id = 1")
     assert batches(table, tmp_path / "all", row_kind="true") == [[("+I", 2, 22), ("+I", 3, 3)]], "it never showed row 1"
@@ -420,6 +453,13 @@ def test_a_running_stream_stops_at_a_changed_column_and_a_restarted_one_goes_on(
     assert batches(table, tmp_path / "c") == [later]
 
 
+def test_a_stream_begins_with_columns_that_are_newer_than_the_snapshot(table: Table, tmp_path: Path) -> None:
+    table.alter.rename_column("n", "m")
+    table.alter.add_column("more INT")
+    table.alter.alter_column("m", "DOUBLE")
+    assert driven(table, tmp_path / "c", where="m > 1 AND more IS NULL") == [[(2, 22.0, None), (3, 3.0, None)]]
+
+
 def test_a_running_stream_does_not_show_a_column_that_was_added(batches: Batches, table: Table, tmp_path: Path) -> None:
     running = PaimonStreamReader({"path": table.url}, TWO_NUMBERS)
     assert batches(table, tmp_path / "c") == [[(1, 1), (2, 22), (3, 3)]]
@@ -428,3 +468,94 @@ def test_a_running_stream_does_not_show_a_column_that_was_added(batches: Batches
     parts = running.partitions({"snapshot": 2}, {"snapshot": 3})
     assert [row for part in parts for batch in running.read(part) for row in batch.to_pylist()] == [{"id": 4, "n": 4}]
     assert batches(table, tmp_path / "c") == [[(7, 4, 4)]]
+
+
+def reader_of(table: Table, **options: str) -> PaimonStreamReader:
+    return PaimonStreamReader({"path": table.url, **options}, TWO_NUMBERS)
+
+
+def test_every_option_without_a_meaning_for_streams_is_refused(table: Table) -> None:
+    of_table = (*POSITION_OPTIONS, "consumer-id", "scan.bounded", "scan.bounded.watermark", "changelog-producer")
+    for key in (*NOT_OF_STREAMS, *of_table):
+        with pytest.raises(UsageError, match=f"option {key} has no meaning for a stream"):
+            reader_of(table, **{key: "1"}).initialOffset()
+
+
+def test_where_a_stream_starts(table: Table, tmp_path: Path) -> None:
+    def begin(**options: str) -> int:
+        return reader_of(table, **options).initialOffset()["snapshot"]
+
+    table.tags.create("first", snapshot=1)
+    for number in (3, 4):
+        table.write(pa.table({"id": [number], "n": [number]}))
+    starts = {"full": -1, "FULL": -1, "latest": 4, "LATEST": 4, "0": 0, "1": 0, "2": 1, "5": 4, "first": 0}
+    assert {start: begin(start=start) for start in starts} == starts
+    with pytest.raises(NotFound, match="no snapshot 6 to start a stream at"):
+        begin(start="6")
+    for start in ("tomorrow-ish", "-3", "\N{SUPERSCRIPT TWO}"):
+        with pytest.raises(UsageError, match="option start is"):
+            begin(start=start)
+    table.consumers.reset("a", next_snapshot=2)
+    table.consumers.reset("b", next_snapshot=4)
+    assert [begin(consumer=name, start="latest") for name in ("a", "b", "c")] == [1, 3, 4]
+    table.expire(retain_max=2, retain_min=1)
+    assert [begin(start=start) for start in ("1", "3", "first")] == [1, 2, 1], "the consumer keeps snapshot 2"
+    empty = Table.create(tmp_path / "empty", columns=["id BIGINT", "n BIGINT"])
+    begins = [reader_of(empty, start=start).initialOffset() for start in ("full", "latest", "1")]
+    assert begins == [{"snapshot": number} for number in (-1, 0, 0)]
+    assert reader_of(empty).latestOffset({"snapshot": -1}, ReadAllAvailable()) == {"snapshot": -1}
+    with pytest.raises(NotFound, match="has no snapshots yet"):
+        reader_of(empty, start="2").initialOffset()
+
+
+@pytest.mark.parametrize("most", ["0", "-1"])
+def test_a_batch_has_at_least_one_row(table: Table, most: str) -> None:
+    with pytest.raises(UsageError, match="the minimum is 1"):
+        reader_of(table, maxrowspertrigger=most).getDefaultReadLimit()
+
+
+def test_a_query_of_what_is_there_ends_there_and_records_what_it_has_read(table: Table) -> None:
+    reader, times = reader_of(table, consumer="c"), [row.time for row in reversed(table.snapshots())]
+    reader.prepareForTriggerAvailableNow()
+    for number in (5, 6):
+        table.write(pa.table({"id": [number], "n": [number]}))
+    (first,) = reader.partitions({"snapshot": -1}, {"snapshot": 2})
+    assert [row["id"] for batch in reader.read(first) for row in batch.to_pylist()] == [1, 2, 3], "not a row of later snapshots"
+    assert reader.latestOffset({"snapshot": -1}, ReadMaxRows(1))["snapshot"] == 2, "the first batch has no limit"
+    assert [each.name for each in table.consumers] == []
+    for begin, end in ((0, 2), (1, 2), (2, 2), (4, 4)):
+        assert reader.latestOffset({"snapshot": begin}, ReadAllAvailable())["snapshot"] == end
+        assert [(each.name, each.next_snapshot) for each in table.consumers] == [("c", begin + 1)]
+    assert reader.reportLatestOffset() == {"snapshot": 4} and len(times) == 2
+
+
+def test_each_snapshot_is_recognised_by_itself(table: Table) -> None:
+    reader = reader_of(table)
+    offset = reader.latestOffset({"snapshot": 0}, ReadMaxRows(3))
+    assert offset["snapshot"] == 1 and reader.latestOffset(offset, ReadAllAvailable())["snapshot"] == 2
+    for wrong in ({"snapshot": 2, "committed": 1}, {"snapshot": 3}, {"snapshot": 3, "committed": 1}):
+        with pytest.raises(NotFound, match=f"no snapshot {wrong['snapshot']} of .*, up to which the stream has read"):
+            reader.latestOffset(wrong, ReadAllAvailable())
+
+
+def snapshot_of(number: int, kind: str, delta: int, changelog: int | None = None) -> Any:
+    return SimpleNamespace(id=number, commit_kind=kind, delta_record_count=delta, changelog_record_count=changelog)
+
+
+def test_the_rows_of_a_batch_are_those_that_a_stream_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = [snapshot_of(1, APPEND, 2), snapshot_of(2, OVERWRITE, 0), snapshot_of(3, OVERWRITE, 0, 2)]
+    gone += [snapshot_of(4, APPEND, 1, 6)]
+    living = [snapshot_of(5, APPEND, 4), snapshot_of(6, COMPACT, 9), snapshot_of(7, COMPACT, -4)]
+    living += [snapshot_of(8, APPEND, -5, 3), snapshot_of(9, OVERWRITE, 0)]
+    entries = [SimpleNamespace(file=SimpleNamespace(row_count=rows)) for rows in (5, 2)]
+
+    def found(snapshots: list[Any]) -> Any:
+        return SimpleNamespace(find={each.id: each for each in snapshots}.get)
+
+    monkeypatch.setattr(stream_reading, "_kept_changelogs", lambda table: found(gone))
+    manifests = SimpleNamespace(delta_entries=lambda snapshot: entries)
+    table: Any = SimpleNamespace(context=SimpleNamespace(snapshots=found(living), manifests=manifests))
+    assert [stream_reading._changes_of(table, each) for each in (*gone, *living)] == [2, 7, 2, 6, 4, 0, 0, 3, 7]
+    cases = {(4, 9, 14): 9, (4, 9, 13): 8, (4, 9, 6): 7, (4, 9, 4): 7, (4, 9, 3): 5, (8, 9, 1): 9, (4, 8, 99): 8}
+    cases |= {(0, 9, 99): 1, (1, 9, 99): 2, (2, 9, 99): 9, (2, 9, 8): 4, (2, 9, 7): 3}
+    assert {case: stream_reading._within(table, *case) for case in cases} == cases

@@ -241,7 +241,10 @@ def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
 
 DAY_MILLIS = 86_400_000
 MIN_SEEN_MILLIS = 3_600_000
-"""The shortest history from which a number of files per day is derived: a shorter one may be a burst of commits."""
+"""The shortest history from which a number of files per day is derived: a shorter one may be a burst of commits.
+
+The number is that of the whole history, because most commits may follow each other within a burst.
+"""
 
 
 def _commit_figures(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
@@ -267,10 +270,10 @@ def _commit_figures(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
     interval, seen = median(newer - older for newer, older in pairwise(times)), times[0] - times[-1]
     seconds, looked_at = round(interval / 1000, 1), round(seen / 1000, 1)
     figures |= {"commit_interval_seconds": seconds, "seconds_looked_at": looked_at}
-    if seen < MIN_SEEN_MILLIS or interval <= 0:
+    if seen < MIN_SEEN_MILLIS:
         return figures, f"{said}; {commits} commits within {looked_at} s are too few for a daily rate"
-    per_day = round(files * DAY_MILLIS / interval)
-    return figures | {"files_per_day": per_day}, f"{said}, one every {seconds} s: {per_day:,} files a day"
+    per_day = round(files * (len(times) - 1) * DAY_MILLIS / seen)
+    return figures | {"files_per_day": per_day}, f"{said}, after a median of {seconds} s; {per_day:,} files a day"
 
 
 class _Added(NamedTuple):

@@ -88,7 +88,10 @@ def findings_of(
             found[said[key]] = replace(found[said[key]], prevents=finding.prevents)
         else:
             found.append(finding)
-    damage = {error.message: (error, failed.get(cause, [])) for cause, error in table.damage.items()}
+    damage: dict[str, tuple[PaimonError, list[Rule[ExaminedTable]]]] = {}
+    for cause, first in table.damage.items():
+        _, stopped = damage.setdefault(first.message, (first, []))
+        stopped += failed.get(cause, [])
     if drop is not None:
         found.append(_dropping(table.argument, drop))
     return [finding for finding in (*found, *_of_damage(table, damage.values())) if is_at_least(finding, least)]

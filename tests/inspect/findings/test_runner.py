@@ -7,16 +7,30 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paimon_cli import Table
+from paimon_cli.errors import (
+    BadOption,
+    BeingDropped,
+    DamagedFile,
+    NotFound,
+    NotSupported,
+    PaimonError,
+    TookTooLong,
+    UnsupportedOption,
+    UsageError,
+)
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.findings import bucket_rules, history_rules, runner
 from paimon_cli.inspect.findings.examined_table import ExaminedTable
 from paimon_cli.inspect.findings.finding import (
     ADVICE,
+    ERROR,
     LISTING,
     METADATA,
     OK,
@@ -26,9 +40,11 @@ from paimon_cli.inspect.findings.finding import (
     WARNING,
     Code,
     Finding,
+    Rule,
     Topic,
     rule,
 )
+from paimon_cli.inspect.findings.option_rules import unreadable_option
 from paimon_cli.inspect.findings.runner import RULES, findings_of
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
@@ -285,3 +301,121 @@ def test_a_short_retention_of_a_call_is_no_fault_of_the_table(tmp_path: Path) ->
     assert [each.code for each in findings_of(ExaminedTable(context.with_options(short), "T"))] == []
     own = with_options(context, **short)
     assert [each.code for each in findings_of(ExaminedTable(own, "T"))] == ["PD018"]
+
+
+def stopping(code: str, error: Exception, topic: str = Topic.HISTORY, cost: str = METADATA) -> Rule[ExaminedTable]:
+    """A rule that an error stops."""
+
+    def check(table: ExaminedTable) -> Iterator[Finding]:
+        if table.argument:
+            raise error
+        yield Finding("", OK, "never", "said")
+
+    check.__name__ = f"rule_{code}"
+    return rule(topic, code, f"{code}x", cost=cost)(check)
+
+
+def found_by(table: ExaminedTable, monkeypatch: pytest.MonkeyPatch, *rules: Rule[ExaminedTable], **asked: Any) -> list[Finding]:
+    monkeypatch.setattr(runner, "RULES", rules)
+    return findings_of(table, **asked)
+
+
+def test_each_error_is_one_finding_that_names_what_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = DamagedFile("data-1 is cut off", path="data-1")
+    table = ExaminedTable(tiny(tmp_path / "t"), "T", failures=[met, NotFound("that is no damage")])
+    lost, same = DamagedFile("manifest-1 is gone", path="manifest-1"), DamagedFile("manifest-1 is gone")
+    option = BadOption("option 'x' is odd", key="x", value="?", of_table="T")
+    rules = [stopping(f"PX{number}", lost) for number in range(1, 5)]
+    rules += [stopping("PX5", same), stopping("PX6", option), stopping("PX7", option), stopping("PX8", KeyError("k"))]
+    rules += [stopping("PX9", NotSupported("column c is odd", hint="drop it"), Topic.COMPACTION)]
+    found = found_by(table, monkeypatch, *rules)
+    assert [(each.code, each.subject) for each in found] == [
+        *((Code.FAILED, "check 'rule PX8'"), ("PD018", "options")),
+        *((Code.UNREADABLE, "files"), (Code.UNREADABLE, "metadata"), (Code.UNREADABLE, "metadata")),
+    ]
+    bug, bad, cut_off, gone, odd = found
+    assert [each.prevents for each in (bug, bad, cut_off, odd)] == [
+        ("PX8", "PX8x"),
+        ("PX6", "PX6x", "PX7", "PX7x"),
+        (),
+        ("PX9", "PX9x"),
+    ]
+    assert gone.prevents == tuple(f"PX{number}{end}" for number in range(1, 6) for end in ("", "x"))
+    assert gone.message == "manifest-1 is gone; 5 checks could not run: rule PX1, rule PX2, rule PX3 and 2 more"
+    assert odd.message == "not supported: column c is odd; drop it; 1 check could not run: rule PX9" and not odd.command
+    assert (cut_off.command, gone.command) == ("paimon-cli verify T --level files", "paimon-cli verify T --all-snapshots")
+    assert (bug.command, bug.topic) == ("paimon-cli health T --trace", Topic.HISTORY)
+    only = found_by(ExaminedTable(table.context, "T"), monkeypatch, *rules, topics=[Topic.COMPACTION])
+    assert [each.prevents for each in only] == [("PX9", "PX9x")]
+    assert found_by(ExaminedTable(table.context, "T"), monkeypatch, stopping("PX1", lost, cost=LISTING), costs=[METADATA]) == []
+    assert runner.finding_about(table, option) == unreadable_option("T", option)
+    assert runner.finding_about(table, lost).message == "manifest-1 is gone"
+
+
+def test_a_rule_about_an_option_says_what_its_value_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    option = BadOption("option 'x' is odd", key="x", value="?", of_call=True)
+
+    @rule(Topic.OPTIONS, "PD018")
+    def values_are_right(table: ExaminedTable) -> Iterator[Finding]:
+        yield Finding("PD018", ERROR, "options", "x takes a number", figures={"option": "x"})
+
+    (found,) = found_by(ExaminedTable(tiny(tmp_path / "t"), "T"), monkeypatch, stopping("PX1", option), values_are_right)
+    assert (found.message, found.prevents) == ("x takes a number", ("PX1", "PX1x"))
+
+
+def test_a_drop_prevents_all_checks_and_names_its_own_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ExaminedTable(tiny(tmp_path / "t"), "T")
+    of_branch = BeingDropped("branch b goes", command="paimon-cli branches rm T b")
+    of_table = BeingDropped("T goes")
+    for drop, what, command in ((of_table, "table", "paimon-cli drop T"), (of_branch, "branch", "paimon-cli branches rm T b")):
+        (found,) = found_by(table, monkeypatch, stopping("PX1", drop))
+        assert (found.code, found.subject, found.command, found.prevents) == (Code.DROPPED, what, command, runner.ALL_CODES)
+        assert runner.unopened("T", drop) == replace(found, topic=runner.unopened("T", drop).topic)
+
+
+def test_why_a_table_was_not_opened(tmp_path: Path) -> None:
+    late, lost = TookTooLong("no answer within 1 s"), DamagedFile("schema-0 is cut off")
+    option = BadOption("option 'x' is odd", key="x", value="?", of_table="T")
+    refused = UnsupportedOption("a format", option="file.format", value="zorks")
+    unknown = UnsupportedOption("a format", "it is new", option="file.format", value="orc")
+    told = [(each.code, each.command) for each in (runner.unopened("T", error) for error in (late, lost, option))]
+    assert told == [
+        (Code.NO_ANSWER, "paimon-cli health T --option table-timeout=10min"),
+        (Code.UNREADABLE, "paimon-cli verify T --all-snapshots"),
+        ("PD018", unreadable_option("T", option).command),
+    ]
+    bad, new = runner.unopened("T", refused), runner.unopened("T", unknown)
+    assert (bad.code, bad.figures) == ("PD018", {"option": "file.format", "value": "zorks"})
+    assert bad.command == "paimon-cli alter T unset file.format"
+    assert (new.code, new.command) == (Code.UNREADABLE, "") and new.message.startswith(
+        "it cannot be opened: not supported: a format"
+    )
+    assert all(runner.unopened("T", error).prevents == runner.ALL_CODES for error in (late, lost, option, refused, unknown))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_call"),
+    [
+        (UsageError("no such option"), True),
+        (BadOption("odd", key="x", value="?"), True),
+        (BadOption("odd", key="x", value="?", of_table="T"), False),
+        (BadOption("odd", key="x", value="?", of_call=True), False),
+        (NotFound("no table"), True),
+        (BeingDropped("it goes"), False),
+        (DamagedFile("cut off"), False),
+        (NotSupported("new"), False),
+    ],
+)
+def test_what_the_call_is_to_blame_for(error: PaimonError, is_of_call: bool) -> None:
+    assert runner.is_of_call(error) is is_of_call
+
+
+def test_what_each_code_means_for_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [stopping("PX2", KeyError()), stopping("PA9", KeyError()), stopping("PX1", KeyError(), cost=LISTING)]
+    rules += [replace(rules[0], check=rules[2].check)]
+    monkeypatch.setattr(runner, "RULES", tuple(rules))
+    of_all = runner._OF_ALL
+    both = {"PX2": "rule PX2, rule PX1", "PX2x": "rule PX2, rule PX1"}
+    advice, listed = {"PA9": "rule PA9", "PA9x": "rule PA9"}, {"PX1": "rule PX1", "PX1x": "rule PX1"}
+    assert runner.meanings([METADATA]) == {**both, **of_all}
+    assert runner.meanings([METADATA, LISTING], ADVICE) == {**advice, **both, **listed, **of_all}
