@@ -145,6 +145,22 @@ def test_a_name_that_comes_again_replaces_nothing(table: TableContext, landing: 
     assert tree(landing) == ["done/orders", "done/orders.1", "done/orders.2"] and len(rows(table)) == 3
 
 
+def test_a_name_that_failed_before_waits_for_its_mark(table: TableContext, landing: Path) -> None:
+    """A task that is repeated writes into the same subdirectory again: its first files are not those of the failed checkpoint."""
+    (landing / "5").mkdir()
+    (landing / "5" / "a").write_text("bad")
+    (landing / "5" / "_SUCCESS").touch()
+    with pytest.raises(PartialSuccess):
+        watch(table, landing)
+    assert tree(landing) == ["failed/5/_SUCCESS", "failed/5/a"] and not (landing / "5").exists()
+    land(table, landing / "5" / "a", 1)
+    assert watch(table, landing) == []
+    land(table, landing / "5" / "b", 2)
+    (landing / "5" / "_SUCCESS").touch()
+    assert [(one.state, one.rows) for one in watch(table, landing)] == [("committed", 2)]
+    assert {row["id"] for row in rows(table)} == {1, 2}
+
+
 @pytest.mark.parametrize("error", [StorageUnavailable("away"), CommitUnknown("unclear")])
 def test_an_error_of_the_store_is_tried_again_in_order(table: TableContext, landing: Path, error: Exception) -> None:
     land(table, landing / "1", 1)
@@ -245,14 +261,17 @@ def test_what_is_no_file_does_not_stop_the_others(table: TableContext, landing: 
     (landing / "5").mkdir()
     os.mkfifo(landing / "5" / "a")
     (landing / "5" / "_SUCCESS").touch()
+    (landing / "7").mkdir()
+    (landing / "7" / "a").symlink_to("nowhere")
+    (landing / "7" / "_SUCCESS").touch()
     land(table, landing / "6", 2)
     land(table, landing / "2", 1)
     done: list[CheckpointDone] = []
     watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), done.append)
-    with pytest.raises(PartialSuccess, match="5 of 7 checkpoints"):
+    with pytest.raises(PartialSuccess, match="6 of 8 checkpoints"):
         watching.run(30, 2)
     assert [name for name, state in states(done) if state == "committed"] == ["2", "6"]
-    assert [name for name, state in states(done) if state == "failed"] == ["0", "1", "3", "4", "5"]
+    assert [name for name, state in states(done) if state == "failed"] == ["0", "1", "3", "4", "5", "7"]
     assert rows(table) == [{"id": 1, "v": "2"}, {"id": 2, "v": "6"}]
 
 
