@@ -347,9 +347,8 @@ def test_what_the_metadata_says_of_the_files(tmp_path: Path, marked: Table) -> N
                 assert (lower[ids_of[name]], upper[ids_of[name]]) == ends, name
         else:
             (of,) = set(stored["file_path"].to_pylist())
-            assert lower == upper == {FILE_PATH_ID: of.encode()} and stored["pos"].to_pylist() == sorted(
-                stored["pos"].to_pylist()
-            )
+            assert lower == upper == {FILE_PATH_ID: of.encode()}
+            assert stored["pos"].to_pylist() == sorted(stored["pos"].to_pylist())
             stored = pq.read_table(of.removeprefix("file://"), partitioning=None).take(stored["pos"])
             found.add((str(stored["dt"][0].as_py()), *stored["id"].to_pylist()))
         assert file["partition"] == {name: stored[name][0].as_py() for name in ("dt", "part")}
