@@ -321,6 +321,8 @@ def test_what_the_metadata_says_of_the_table(tmp_path: Path, marked: Table) -> N
     assert content["last-partition-id"] == 1001 and content["location"] == f"file://{tmp_path}/out"
     times = (content["last-updated-ms"], snapshot["timestamp-ms"], content["snapshot-log"][0]["timestamp-ms"])
     assert set(times) == {context.snapshots.get(3).time_millis}
+    names = {one["field-id"]: one["names"] for one in json.loads(content["properties"]["schema.name-mapping.default"])}
+    assert names == {id: [name] for name, id in ids_of.items()} and content["properties"]["paimon.snapshot-id"] == "3"
     same(marked, StaticTable.from_metadata(made.metadata))
 
 
