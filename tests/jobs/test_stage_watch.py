@@ -21,7 +21,7 @@ from paimon_cli.jobs.process import Terminated
 from paimon_cli.jobs.staging import stage_job, stage_watch
 from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
 from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_write
-from paimon_cli.jobs.staging.stage_watch import CheckpointDone, LandingArea, StageWatch
+from paimon_cli.jobs.staging.stage_watch import Checkpoint, CheckpointDone, LandingArea, StageWatch
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.storage import PutOutcome, Storage
@@ -368,3 +368,93 @@ def test_stage_files_on_a_store_without_a_safe_put(
     answering(monkeypatch, put, overwrite=answers)
     land(table, landing / "1", 1)
     assert states(watch(table, landing)) == [("1", "committed")] and rows(table) == [{"id": 1, "v": "1"}]
+
+
+def test_a_failed_checkpoint_moves_away_even_where_committed_ones_are_kept(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1", 1)
+    (landing / "2").write_text("bad")
+    (landing / "3").write_text("worse")
+    with pytest.raises(PartialSuccess, match="2 of 3 checkpoints"):
+        watch(table, landing, rounds=2, keeps=True)
+    assert tree(landing) == ["1", "failed/2", "failed/3"]
+
+
+def test_a_kept_checkpoint_counts_as_committed_if_all_of_its_files_were(table: TableContext, landing: Path) -> None:
+    """One that gets another file later fails: it would be lost without a word."""
+    for name in ("a", "b"):
+        land(table, landing / "1" / name, 1)
+    (landing / "1" / "_SUCCESS").touch()
+    (landing / "2").mkdir()
+    (landing / "2" / "_SUCCESS").touch()
+    (landing / "3").write_text("")
+    with pytest.raises(PartialSuccess):
+        watch(table, landing, keeps=True)
+    watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), lambda done: None, True)
+    committed = Checkpoint("1", ("1/a", "1/b"), True)
+    assert watching._committed_in(committed) == 1
+    assert watching._committed_in(Checkpoint("2", (), True)) is None
+    assert watching._committed_in(Checkpoint("3", ("gone",))) is None
+    land(table, landing / "1" / "c", 2)
+    assert watching._committed_in(Checkpoint("1", ("1/a", "1/b", "1/c"), True)) is None
+    with pytest.raises(PartialSuccess, match="1 of 2"):
+        watch(table, landing, keeps=True)
+    assert "failed/1/c" in tree(landing) and rows(table) == [{"id": 1, "v": "b"}]
+
+
+def test_of_the_kept_ones_of_an_earlier_process_the_newest_is_committed_once_more(table: TableContext, landing: Path) -> None:
+    """After the new ones: it may miss a compaction."""
+    newest = {"a": 3, "b": None, "c": 9, "d": None, "e": 9, "f": 1}
+    watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), lambda done: None, True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(StageWatch, "_committed_in", lambda _, checkpoint: newest[checkpoint.name])
+        found = [one.name for one in watching._kept_before([Checkpoint(name, (name,)) for name in newest])]
+    assert found == ["b", "d", "e"] and watching._seen == {"a", "c", "e", "f"}
+
+
+def test_a_directory_that_cannot_be_listed_is_tried_again(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1", 1)
+    away = StorageUnavailable("away")
+    answers, listed = [away, away], LandingArea.checkpoints
+    done: list[CheckpointDone] = []
+
+    def answer(area: LandingArea) -> list[Checkpoint]:
+        if answers:
+            raise answers.pop()
+        return listed(area)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LandingArea, "checkpoints", answer)
+        watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), done.append)
+        with pytest.raises(StorageUnavailable):
+            watching.run(30, 1)
+        watching.run(30, 2)
+    assert [(one.name, one.state, one.error) for one in done] == [
+        *(("", "try again", away), ("", "try again", away), ("1", "committed", None))
+    ]
+    assert (watching.tried, watching.failed) == (1, 0)
+
+
+def test_a_checkpoint_that_another_process_has_moved_is_none(table: TableContext, landing: Path) -> None:
+    land(table, landing / "2", 1)
+    found = [[Checkpoint("1", ("1",)), Checkpoint("2", ("2",))]]
+    listed = LandingArea.checkpoints
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LandingArea, "checkpoints", lambda area: found.pop() if found else listed(area))
+        assert states(watch(table, landing)) == [("2", "committed")]
+    assert tree(landing) == ["done/2"]
+
+
+def test_what_has_moved_is_no_checkpoint(table: TableContext, landing: Path) -> None:
+    for name in ("done", "failed"):
+        land(table, landing / name / "1", 1)
+        (landing / name / "_SUCCESS").touch()
+    assert watch(table, landing) == [] and watch(table, landing, keeps=True) == []
+
+
+def test_the_marks_of_a_directory_that_was_failing(table: TableContext, landing: Path) -> None:
+    """A kill has left it: all of it moves, even if it has its mark again."""
+    (landing / "1").mkdir()
+    for name in ("_FAILING", "_SUCCESS", "a"):
+        (landing / "1" / name).write_text(name)
+    assert watch(table, landing) == []
+    assert tree(landing) == ["failed/1/_SUCCESS", "failed/1/a"] and not (landing / "1").exists()
