@@ -411,17 +411,22 @@ def test_of_the_kept_ones_of_an_earlier_process_the_newest_is_committed_once_mor
     assert found == ["b", "d", "e"] and watching._seen == {"a", "c", "e", "f"}
 
 
+def failing_first(*errors: Exception) -> Callable[[LandingArea], list[Checkpoint]]:
+    """A listing that raises these before it answers."""
+    left, listed = [*errors], LandingArea.checkpoints
+
+    def answer(area: LandingArea) -> list[Checkpoint]:
+        if left:
+            raise left.pop(0)
+        return listed(area)
+
+    return answer
+
+
 def test_a_directory_that_cannot_be_listed_is_tried_again(table: TableContext, landing: Path) -> None:
     land(table, landing / "1", 1)
     away = StorageUnavailable("away")
-    answers, listed = [away, away], LandingArea.checkpoints
-    done: list[CheckpointDone] = []
-
-    def answer(area: LandingArea) -> list[Checkpoint]:
-        if answers:
-            raise answers.pop()
-        return listed(area)
-
+    answer, done = failing_first(away, away), list[CheckpointDone]()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LandingArea, "checkpoints", answer)
         watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), done.append)
@@ -432,6 +437,17 @@ def test_a_directory_that_cannot_be_listed_is_tried_again(table: TableContext, l
         *(("", "try again", away), ("", "try again", away), ("1", "committed", None))
     ]
     assert (watching.tried, watching.failed) == (1, 0)
+
+
+def test_what_was_kept_is_told_from_what_is_new_also_after_a_round_that_was_given_up(table: TableContext, landing: Path) -> None:
+    for name in ("1", "2", "3"):
+        land(table, landing / name, 1)
+    watch(table, landing, keeps=True)
+    land(table, landing / "4", 2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LandingArea, "checkpoints", failing_first(StorageUnavailable("away")))
+        done = watch(table, landing, rounds=3, keeps=True)
+    assert states(done) == [("", "try again"), ("4", "committed"), ("3", "already committed")]
 
 
 def test_a_checkpoint_that_another_process_has_moved_is_none(table: TableContext, landing: Path) -> None:

@@ -198,9 +198,11 @@ class StageWatch:
         Then raises the error for which the last round was given up, or `PartialSuccess` if checkpoints have failed.
         """
         self.area.check((_FAILED,) if self.keeps else (_DONE, _FAILED))
+        given_up, is_first = None, True
         try:
             for number in itertools.count(1):
-                given_up = self._round(is_first=number == 1)
+                given_up = self._round(is_first=is_first)
+                is_first = is_first and given_up is not None  # what an earlier process has kept is not all seen yet
                 if number == max_rounds:
                     break
                 self.clock.sleep(interval_seconds)
