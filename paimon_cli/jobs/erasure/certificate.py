@@ -20,7 +20,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from paimon_cli.datatypes.canonical_form import canonical_rows, compact_json
 from paimon_cli.errors import UsageError, of_system
@@ -66,7 +66,7 @@ class Certificate:
             raise of_system(error) from error
         secret = secrets.token_bytes(_SECRET_BYTES)
         with os.fdopen(file, "w") as sink:
-            sink.write(secret.hex())
+            _write(sink, secret.hex())
         return Certificate(path, secret)
 
     def write(self, rows: ErasedRows, condition: str | None, content: Mapping[str, Any]) -> None:
@@ -92,10 +92,17 @@ class Certificate:
     def _put(self, path: str, text: str) -> None:
         try:
             with open(path + _UNFINISHED, "w", encoding="utf-8") as sink:
-                sink.write(text)
+                _write(sink, text)
             os.replace(path + _UNFINISHED, path)
         except OSError as error:
             raise of_system(error) from error
+
+
+def _write(sink: TextIO, text: str) -> None:
+    """Write so that it is there after a power failure, too: what is erased, and its record, cannot be asked any more."""
+    sink.write(text)
+    sink.flush()
+    os.fsync(sink.fileno())
 
 
 def _read_secret(path: str) -> bytes:

@@ -144,3 +144,24 @@ def test_a_certificate_is_whole_or_not_there(tmp_path: Path, matches: ErasedMatc
     with pytest.raises(StorageUnavailable, match="cannot write"):
         certificate.write(matches, "other", {**CONTENT, "rows": 9})
     assert ((tmp_path / "c").read_bytes(), (tmp_path / "c.txt").read_bytes()) == before
+
+
+def test_all_is_on_the_disk_before_it_counts(tmp_path: Path, matches: ErasedMatches, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it the record of the erasure goes, which alone could tell the keys once more."""
+    log: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        assert path.stat().st_size, "all was written before"
+        log.append(path.name)
+
+    def replaced(old: str, new: str) -> None:
+        replace(old, new)
+        log.append(f"-> {Path(new).name}")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Certificate.begin(str(tmp_path / "c")).write(matches, "v", CONTENT)
+    assert log == ["c.secret", "c.new", "-> c", "c.txt.new", "-> c.txt"]
