@@ -73,6 +73,9 @@ def test_a_name_is_that_of_the_second_side_before_it_is_that_of_the_first() -> N
             shared.named(name)
     with pytest.raises(UsageError, match="here has no column 'q'"):
         shared.named("q")
+    swapped = SharedColumns.of(side("here", a=0), side("there", b=0, a=7))
+    with pytest.raises(UsageError, match="column 'a' of here is another one"):
+        swapped.named("a")
 
 
 @pytest.mark.usefixtures("shared_until")
