@@ -419,8 +419,8 @@ def test_rows_whose_partition_changes_in_any_column_do_not_stay(tmp_path: Path, 
 
 def _in_threes(*arguments: Any) -> Iterator[pa.RecordBatch]:
     for batch in read_split(*arguments):
-        yield from (batch.slice(start, 3) for start in range(0, batch.num_rows, 3))
         yield batch.slice(0, 0)
+        yield from (batch.slice(start, 3) for start in range(0, batch.num_rows, 3))
 
 
 def by_bucket(context: TableContext, change: RowEdit, **given: Any) -> list[tuple[UpdateTask, ChangedBucket]]:
@@ -460,6 +460,16 @@ def test_a_bucket_of_several_splits_and_batches_is_changed_in_each(
     changes = [one for made in done.message.append.changelog for one in stored(context, task.existing.bucket_id, made)]
     assert len(changes) == (0 if changelog == "none" else 54)
     assert sorted((one["k"], one["v"]) for one in changes if one["_VALUE_KIND"] == RowKind.UPDATE_AFTER) == keys[: len(changes)]
+
+
+def test_records_that_no_reader_sees_yet_are_counted_in_each_split(tmp_path: Path) -> None:
+    options = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b", "deletion-vectors.enabled": "true"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=1, options=options)
+    for first in (0, 100, 200):
+        write(context, [{"k": first + n, "v": "a"} for n in range(10)], compact="none")
+    change = RowEdit(parse_predicate("k >= 5", context.schema), parse_set_clause(("v = 'b'",), context.schema))
+    ((task, done),) = by_bucket(replace(context, shows_level_0=True), change)
+    assert len(task.splits) > 1 and (done.rows, done.unseen_records) == (25, 30)
 
 
 def test_what_a_task_of_an_update_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
