@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -474,3 +474,39 @@ def test_the_marks_of_a_directory_that_was_failing(table: TableContext, landing:
         (landing / "1" / name).write_text(name)
     assert watch(table, landing) == []
     assert tree(landing) == ["failed/1/_SUCCESS", "failed/1/a"] and not (landing / "1").exists()
+
+
+def test_unfinished_files_of_a_complete_directory_stay(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1" / "a", 1)
+    for name in ("_SUCCESS", "b.tmp", ".c", "_d"):
+        (landing / "1" / name).touch()
+    assert states(watch(table, landing)) == [("1", "committed")]
+    assert tree(landing) == ["1/.c", "1/_d", "1/b.tmp", "done/1/_SUCCESS", "done/1/a"]
+
+
+def test_a_directory_of_which_only_the_mark_is_left_was_committed(table: TableContext, landing: Path) -> None:
+    """A kill came before it moved."""
+    for name in ("1", "2"):
+        (landing / name).mkdir()
+        (landing / name / "_SUCCESS").touch()
+    (landing / "done" / "1").mkdir(parents=True)
+    (landing / "done" / "1" / "a").write_text("{}")
+    assert states(watch(table, landing)) == [("1", "already committed"), ("2", "no files")]
+
+
+def test_signals_wait_for_each_commit_and_move(table: TableContext, landing: Path) -> None:
+    log: list[Any] = []
+
+    @contextlib.contextmanager
+    def shield() -> Iterator[None]:
+        log.append((table.snapshots.latest_id(), tree(landing)))
+        yield
+        log.append((table.snapshots.latest_id(), tree(landing)))
+
+    for name in ("1", "2"):
+        land(table, landing / name, 1)
+    watch(table, landing, shield=shield)
+    assert log == [
+        *((None, ["1", "2"]), (1, ["2", "done/1"])),
+        *((1, ["2", "done/1"]), (2, ["done/1", "done/2"])),
+    ]
