@@ -90,10 +90,12 @@ def test_statistics_stay_with_later_snapshots_until_the_schema_changes(tmp_path:
 
 
 def test_rows_alone_and_chosen_columns(tmp_path: Path) -> None:
-    table = Table.open(made(tmp_path).url)
+    context = made(tmp_path)
+    write(context, ROWS[:2])
+    table = Table.open(context.url)
     assert (table.plan_analyze(only_rows=True).plan.rows, table.plan_analyze(only_rows=True).plan.columns) == (3, ())
     assert [column.name for column in table.plan_analyze(columns="v,id").plan.columns] == ["v", "id"]
-    assert table.analyze(columns=["v"]).snapshots[0].id == 2
+    assert table.analyze(columns=["v"]).snapshots[0].id == 3
     with pytest.raises(UsageError):
         table.plan_analyze(columns="v", only_rows=True)
     with pytest.raises(UsageError, match="nothing to analyze"):
