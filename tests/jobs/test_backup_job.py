@@ -983,3 +983,16 @@ def test_no_backup_continues_in_the_directory_of_another_table(tmp_path: Path) -
     assert backup(TableContext.open(table.url), copy).snapshots == 0
     (copy / "schema" / "schema-1").unlink()
     assert backup(TableContext.open(table.url), copy).snapshots == 0
+
+
+def test_a_backup_around_which_a_table_was_made_does_not_go_on(tmp_path: Path) -> None:
+    """Its files would be orphans there, which a cleanup of that table deletes."""
+    table, copy = new_table(tmp_path), tmp_path / "w" / "copy"
+    fill(table, 1)
+    backup(table, copy)
+    around = make_table(tmp_path / "w", {"k": "INT NOT NULL"}, ["k"])
+    before = sorted((tmp_path / "w").rglob("*"))
+    fill(table, 1, first=5)
+    with pytest.raises(UsageError):
+        backup(table, copy)
+    assert sorted((tmp_path / "w").rglob("*")) == before and around.snapshots.latest_id() is None
