@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.decoding import decoding
-from paimon_cli.datatypes.column_cast import keeps_values
+from paimon_cli.datatypes.column_cast import keeps_values, same_type
 from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, NestedType, RowType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotFound, NotSupported, Refused, importing, undone_on_failure
@@ -121,13 +121,13 @@ def _check_splits(context: TableContext, splits: Sequence[Split]) -> None:
 def _check_types(context: TableContext, splits: Sequence[Split]) -> None:
     """Refuse a file from before the type of a column changed, unless Iceberg reads the values that Paimon does."""
     newest = {column.id: column for column in context.schema.fields}
-    for split in splits:
-        for file in split.bucket.files:
-            for old in () if file.schema_id == context.schema.id else context.schemas.get(file.schema_id).fields:
-                column = newest.get(old.id)
-                if column is not None and not _is_read_as(old.type, column.type):
-                    what = f"column '{column.name}' of data file {file.file_name} is {type_to_sql(old.type)}"
-                    raise NotSupported(what, f"Iceberg does not read it as {type_to_sql(column.type)}")
+    files = {file.schema_id: file for split in splits for file in split.bucket.files}
+    for file in files.values():
+        for old in context.schemas.named(file.schema_id).fields:
+            column = newest.get(old.id)
+            if column is not None and not (same_type(old.type, column.type) or _is_read_as(old.type, column.type)):
+                what = f"column '{column.name}' of data file {file.file_name} is {type_to_sql(old.type)}"
+                raise NotSupported(what, f"Iceberg does not read it as {type_to_sql(column.type)}")
 
 
 def _is_read_as(old: DataType, new: DataType) -> bool:
