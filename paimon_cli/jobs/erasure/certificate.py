@@ -42,11 +42,11 @@ class Certificate:
     secret: bytes
 
     @staticmethod
-    def check_new(path: str, *, may_exist: bool) -> None:
+    def check_new(path: str, table: str, *, may_exist: bool) -> None:
         """Raise `UsageError` if there is a certificate, or another file that one would replace. `may_exist`: it may be that of an
-        erasure that is to be finished, whose secret is beside it.
+        erasure from the table that is to be finished, whose secret is beside it.
         """
-        if may_exist and os.path.exists(path + _SECRET_SUFFIX):
+        if may_exist and os.path.exists(path + _SECRET_SUFFIX) and _table_of(path) in (None, table):
             return
         for file in (path, path + _TEXT_SUFFIX, path + _UNFINISHED, path + _TEXT_SUFFIX + _UNFINISHED):
             if os.path.lexists(file):
@@ -96,6 +96,15 @@ class Certificate:
             os.replace(path + _UNFINISHED, path)
         except OSError as error:
             raise of_system(error) from error
+
+
+def _table_of(path: str) -> str | None:
+    """The table that a certificate is about; None if there is none."""
+    try:
+        with open(path, encoding="utf-8") as source:
+            return str(json.load(source)["table"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _write(sink: TextIO, text: str) -> None:

@@ -129,7 +129,7 @@ def test_no_other_file_is_replaced(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"notes{suffix}").symlink_to("elsewhere")
     for may_exist in (False, True):
         with pytest.raises(UsageError, match=f"notes{suffix} exists"):
-            Certificate.check_new(str(tmp_path / "notes"), may_exist=may_exist)
+            Certificate.check_new(str(tmp_path / "notes"), "t", may_exist=may_exist)
 
 
 def test_a_certificate_is_whole_or_not_there(tmp_path: Path, matches: ErasedMatches, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,3 +165,14 @@ def test_all_is_on_the_disk_before_it_counts(tmp_path: Path, matches: ErasedMatc
     monkeypatch.setattr(os, "replace", replaced)
     Certificate.begin(str(tmp_path / "c")).write(matches, "v", CONTENT)
     assert log == ["c.secret", "c.new", "-> c", "c.txt.new", "-> c.txt"]
+
+
+def test_the_certificate_of_another_table_is_not_replaced(tmp_path: Path, matches: ErasedMatches) -> None:
+    """Though an erasure from this one is to be finished, and the secret is there."""
+    path = str(tmp_path / "c")
+    Certificate.begin(path).write(matches, "v", CONTENT)
+    Certificate.check_new(path, "shop.orders", may_exist=True)
+    with pytest.raises(UsageError, match="never replaced"):
+        Certificate.check_new(path, "shop.customers", may_exist=True)
+    (tmp_path / "c").write_text("[" * 100_000)
+    Certificate.check_new(path, "shop.customers", may_exist=True)
