@@ -134,7 +134,7 @@ class SharedColumns:
     @staticmethod
     def of(here: Side, there: Side) -> SharedColumns:
         own, last = {field.name: field.id for field in here.fields}, _last_shared_id(here, there)
-        by_id = {field.id: field.name for field in here.fields if field.id <= last}
+        by_id = {field.id: field.name for field in here.fields}
         pairs = dict[str, str]()
         for field in there.fields:
             if field.id <= last:

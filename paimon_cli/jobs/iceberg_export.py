@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.decoding import decoding
+from paimon_cli.datatypes.column_cast import keeps_values, same_type
+from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, NestedType, RowType, TimestampType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotFound, NotSupported, Refused, importing, undone_on_failure
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.foreign_reads import retractions
@@ -23,6 +26,8 @@ from paimon_cli.storage.capabilities import open_sized
 from paimon_cli.storage.storage import Storage
 
 STORAGE = "metadata.iceberg.storage"
+_MICROS = 4
+"""The least precision of timestamps that are stored as microseconds."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ def export_iceberg(context: TableContext, snapshot: Snapshot | None, storage: St
     if any(STORAGE_LAYOUT in key for number in context.schemas.ids() for key in context.schemas.named(number).options):
         raise NotSupported(f"cannot export {context.url}", "its files may store MAPs as structs (map.storage-layout)")
     _check_names(context, splits)
+    _check_types(context, splits)
     with undone_on_failure(writer.remove):
         for split in splits:
             writer.add(split.bucket)
@@ -110,6 +116,35 @@ def _check_splits(context: TableContext, splits: Sequence[Split]) -> None:
                 raise NotSupported(f"data file {file.file_name} is {form}", "only Parquet files are exported to Iceberg")
             if context.schema.primary_keys and retractions(context, split.bucket, file):
                 raise Refused(what, f"a file of {path} holds rows that delete their keys", hint)
+
+
+def _check_types(context: TableContext, splits: Sequence[Split]) -> None:
+    """Refuse a file from before the type of a column changed, unless Iceberg reads the values that Paimon does."""
+    newest = {column.id: column for column in context.schema.fields}
+    files = {file.schema_id: file for split in splits for file in split.bucket.files}
+    for file in files.values():
+        for old in context.schemas.named(file.schema_id).fields:
+            column = newest.get(old.id)
+            if column is not None and not (same_type(old.type, column.type) or _is_read_as(old.type, column.type)):
+                what = f"column '{column.name}' of data file {file.file_name} is {type_to_sql(old.type)}"
+                raise NotSupported(what, f"Iceberg does not read it as {type_to_sql(column.type)}")
+
+
+def _is_read_as(old: DataType, new: DataType) -> bool:
+    """Whether Iceberg reads stored values of the old type as those that the cast gives: it widens numbers, and casts nothing."""
+    match old, new:
+        case RowType(), RowType():
+            inner = {part.id: part.type for part in new.fields}
+            return all(_is_read_as(part.type, inner.get(part.id, part.type)) for part in old.fields)
+        case NestedType(), NestedType():
+            return old.root == new.root and all(map(_is_read_as, old.children, new.children))
+        case DecimalType(), DecimalType():
+            return old.scale == new.scale and old.precision <= new.precision
+        case TimestampType(), TimestampType():
+            return old.root == new.root and _MICROS <= old.precision <= new.precision
+        case BinaryType(), BinaryType():
+            return old.root == new.root and old.length <= new.length
+    return keeps_values(old, new) or (old.root, new.root) == ("FLOAT", "DOUBLE")
 
 
 def _check_names(context: TableContext, splits: Sequence[Split]) -> None:

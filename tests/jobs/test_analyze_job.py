@@ -90,10 +90,12 @@ def test_statistics_stay_with_later_snapshots_until_the_schema_changes(tmp_path:
 
 
 def test_rows_alone_and_chosen_columns(tmp_path: Path) -> None:
-    table = Table.open(made(tmp_path).url)
+    context = made(tmp_path)
+    write(context, ROWS[:2])
+    table = Table.open(context.url)
     assert (table.plan_analyze(only_rows=True).plan.rows, table.plan_analyze(only_rows=True).plan.columns) == (3, ())
     assert [column.name for column in table.plan_analyze(columns="v,id").plan.columns] == ["v", "id"]
-    assert table.analyze(columns=["v"]).snapshots[0].id == 2
+    assert table.analyze(columns=["v"]).snapshots[0].id == 3
     with pytest.raises(UsageError):
         table.plan_analyze(columns="v", only_rows=True)
     with pytest.raises(UsageError, match="nothing to analyze"):
@@ -165,3 +167,57 @@ def test_a_file_that_no_snapshot_can_name_is_removed(
     with pytest.raises(type(failure)):
         commit_analysis(context, analyze(context, ["id"]))
     assert len(list(Path(context.layout.statistics_directory).iterdir())) == files
+
+
+def test_a_column_of_nulls_has_no_ends_and_no_length(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["id"])
+    write(context, [{"id": number} for number in range(3)])
+    (snapshot,) = commit_analysis(context, analyze(context))
+    found = statistics(context)["colStats"]
+    fixed = {"d": 8, "t": 8, "day": 4, "f": 8, "v": 0, "y": 0, "tags": 8}
+    for name, length in fixed.items():
+        assert {"min", "max"}.isdisjoint(found[name]) and found[name]["nullCount"] == 3
+        assert (found[name]["avgLen"], found[name]["maxLen"]) == (length, length), name
+        assert found[name].get("distinctCount") == (None if name in ("d", "tags") else 0), name
+    assert found["id"]["nullCount"] == 0 and snapshot.id == 2
+
+
+def test_lengths_are_those_of_the_values_that_are_there(tmp_path: Path) -> None:
+    """The average is rounded up, as by Spark."""
+    context = make_table(tmp_path / "t", {"v": "STRING", "y": "BYTES"}, [], bucket=-1)
+    texts = ["a", None, "abcd", "", "é", None]
+    write(context, [{"v": text, "y": None if text is None else text.encode().hex()} for text in texts])
+    commit_analysis(context, analyze(context))
+    for column in statistics(context)["colStats"].values():
+        assert (column["avgLen"], column["maxLen"], column["nullCount"], column["distinctCount"]) == (2, 4, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "low", "high"),
+    [
+        (
+            "TIMESTAMP(6)",
+            ["1960-02-29T23:59:59.000001", "0001-01-01T00:00:00"],
+            "0001-01-01 00:00:00",
+            "1960-02-29 23:59:59.000001",
+        ),
+        ("TIMESTAMP(3)", ["-0001-01-01T00:00:00", "2020-01-01T00:00:00"], None, None),
+        ("TIMESTAMP(3)", ["+12345-01-01T00:00:00", "2020-01-01T00:00:00"], None, None),
+        *(
+            ("DATE", ["0001-01-01", "9999-12-31"], "-719162", "2932896"),
+            ("DECIMAL(20, 12)", ["0.000000000001", "0"], "0.000000000000", "0.000000000001"),
+        ),
+        *(("DOUBLE", ["Infinity", "NaN", "-Infinity"], "-Infinity", "Infinity"), ("FLOAT", ["NaN"], None, None)),
+        *(("DOUBLE", [2.5, 0.0, 1e300], "0.0", "1e+300"), ("BIGINT", [-(2**63), 2**63 - 1], str(-(2**63)), str(2**63 - 1))),
+    ],
+)
+def test_the_ends_are_texts_that_java_reads(
+    tmp_path: Path, kind: str, values: list[Any], low: str | None, high: str | None
+) -> None:
+    """Each is in a file of its own. Java's writers read the statistics with each commit: a wrong text would stop them."""
+    context = make_table(tmp_path / "t", {"c": kind}, [], bucket=-1)
+    for value in values:
+        write(context, [{"c": value}])
+    commit_analysis(context, analyze(context))
+    found = statistics(context)["colStats"]["c"]
+    assert (found.get("min"), found.get("max"), found["nullCount"]) == (low, high, 0)

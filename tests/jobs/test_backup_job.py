@@ -11,8 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -22,8 +24,10 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.errors import DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.snapshot_checks import consumers_stand_somewhere
-from paimon_cli.jobs.backup_aside import ROLLED_BACK, WRITTEN_HERE
-from paimon_cli.jobs.backup_records import BackupRecords
+from paimon_cli.jobs import backup_job
+from paimon_cli.jobs.backup_aside import ROLLED_BACK, WRITTEN_HERE, SetAside
+from paimon_cli.jobs.backup_job import BackupSummary
+from paimon_cli.jobs.backup_records import BackupRecords, BackupRun
 from paimon_cli.jobs.copy_claim import LEASE, LEASE_MILLIS
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.metadata_jobs import find_target
@@ -43,7 +47,7 @@ from paimon_cli.maintain.retention import (
 )
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag
-from paimon_cli.metadata.table_layout import BACKUP_CONSUMER
+from paimon_cli.metadata.table_layout import BACKUP_CONSUMER, TableLayout
 from paimon_cli.requests.backup import RestoreOptions
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.injected import SystemClock
@@ -878,3 +882,117 @@ def test_a_branch_that_was_dropped_and_created_again_with_other_columns(tmp_path
     check_whole(copied)
     (aside,), (cause,) = done.set_aside, done.causes
     assert "x" in opened(copy).at_branch(aside).schema.field_names and "it was made again" in cause
+
+
+class _Place:
+    """From where on a branch is held: each time it is asked the next of `places`. `log`: what it was told."""
+
+    def __init__(self, *places: int) -> None:
+        self.places, self.log = list(places), list[tuple[str, int]]()
+
+    def place(self, history: TableContext) -> int:
+        return self.places.pop(0) if len(self.places) > 1 else self.places[0]
+
+    def go_on(self, history: TableContext, number: int) -> None:
+        self.log.append(("go on", number))
+
+    def hold(self, history: TableContext, number: int) -> None:
+        self.log.append(("hold", number))
+
+
+@pytest.mark.parametrize(
+    ("places", "answers", "told"),
+    [
+        ([2], {"5": [True, True]}, [("go on", 5)]),
+        ([2], {"5": [False], "4": [True, True]}, [("go on", 4)]),
+        ([2], {"5": [True, False], "4": [False], "3": [True, True]}, [("go on", 5), ("hold", 2), ("go on", 3)]),
+        ([2], {"5": [False], "4": [False], "3": [False]}, []),
+        ([4], {"5": [False]}, []),
+        ([5], {}, []),
+        ([2, 4], {"5": [False]}, []),
+    ],
+)
+@pytest.mark.parametrize("branch", ["main", "b"])
+def test_a_branch_is_held_from_the_newest_snapshot_that_both_have(
+    monkeypatch: pytest.MonkeyPatch, branch: str, places: list[int], answers: dict[str, list[bool]], told: list[tuple[str, int]]
+) -> None:
+    """Not below its place, and not from one that a rollback replaces at that moment: that would free what no copy has."""
+    here, there, cut = TableLayout("t").of_branch(branch), TableLayout("copy"), _Place(*places)
+    own, left = there.of_branch(branch), {number: [*given] for number, given in answers.items()}
+
+    def is_equal(_: object, copied: str, original: str) -> bool:
+        number = copied.rpartition("-")[2]
+        assert (copied, original) == (own.snapshot(int(number)), here.snapshot(int(number)))
+        return left[number].pop(0)
+
+    def numbers(directory: str, prefix: str) -> list[int]:
+        assert directory == own.snapshot_directory
+        return [1, 2, 3, 4, 5]
+
+    monkeypatch.setattr(backup_job, "is_equal", is_equal)
+    copy: Any = SimpleNamespace(layout=there, numbers=numbers)
+    backup_job._let_go(copy, cast(Any, SimpleNamespace(branch=branch, layout=here)), cast(Any, cut))
+    assert cut.log == told and not any(left.values())
+
+
+def test_the_summary_tells_each_figure_of_the_run() -> None:
+    figures = BackupRun(3, "shop.t", 11, 12, 21, 29, 4, 5, 6, 7, 8, 9, ((22, 22), (24, 27)), (("main", 29),))
+    aside = [SetAside("a", "why a"), SetAside("b", "why b")]
+    assert asdict(BackupSummary.of(figures, "there", aside, "local")) == {
+        **{"table": "shop.t", "destination": "there", "run": 3, "snapshots": 4, "first_snapshot": 21, "last_snapshot": 29},
+        **{"tags": 5, "branches": 6, "files": 7, "size": 8, "expired": 9, "gaps": ("22", "24-27"), "engine": "local"},
+        **{"set_aside": ("a", "b"), "causes": ("why a", "why b")},
+    }
+
+
+def test_a_directory_with_other_files_becomes_no_backup(tmp_path: Path) -> None:
+    """One with a lease alone is that of a backup that was killed before its first record."""
+    table = new_table(tmp_path)
+    fill(table, 1)
+    for name in ("lease/backup-1", "backup/x"):
+        copy = tmp_path / name.replace("/", "-")
+        (copy / name).parent.mkdir(parents=True)
+        (copy / name).write_text("{}")
+        (copy / "notes.txt").write_text("mine")
+        with pytest.raises(UsageError, match="not empty"):
+            backup(table, copy)
+        assert sorted(path.name for path in copy.iterdir()) == sorted([name.partition("/")[0], "notes.txt"])
+    killed = tmp_path / "killed"
+    (killed / "lease").mkdir(parents=True)
+    assert backup(table, killed).snapshots == 1
+    restoring = tmp_path / "restoring"
+    backup(table, restoring)
+    Path(TableLayout(str(restoring)).unfinished_copy).write_text("{}")
+    with pytest.raises(UsageError, match="a restore into it is running, or was killed"):
+        backup(table, restoring)
+
+
+def test_no_backup_continues_in_the_directory_of_another_table(tmp_path: Path) -> None:
+    """Also not if only its newest schema is another one, or if it has fewer."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 1)
+    Table.open(table.url).alter.add_column("w INT")
+    backup(table, copy)
+    newest = tmp_path / "t" / "schema" / "schema-1"
+    content = newest.read_text()
+    for other in (content.replace('"w"', '"z"'), None):
+        newest.unlink() if other is None else newest.write_text(other)
+        with pytest.raises(Refused, match="is the backup of another table"):
+            backup(TableContext.open(table.url), copy)
+    newest.write_text(content)
+    assert backup(TableContext.open(table.url), copy).snapshots == 0
+    (copy / "schema" / "schema-1").unlink()
+    assert backup(TableContext.open(table.url), copy).snapshots == 0
+
+
+def test_a_backup_around_which_a_table_was_made_does_not_go_on(tmp_path: Path) -> None:
+    """Its files would be orphans there, which a cleanup of that table deletes."""
+    table, copy = new_table(tmp_path), tmp_path / "w" / "copy"
+    fill(table, 1)
+    backup(table, copy)
+    around = make_table(tmp_path / "w", {"k": "INT NOT NULL"}, ["k"])
+    before = sorted((tmp_path / "w").rglob("*"))
+    fill(table, 1, first=5)
+    with pytest.raises(UsageError):
+        backup(table, copy)
+    assert sorted((tmp_path / "w").rglob("*")) == before and around.snapshots.latest_id() is None

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from paimon_cli.jobs.process import Terminated
 from paimon_cli.jobs.staging import stage_job, stage_watch
 from paimon_cli.jobs.staging.stage_commit import StagedWrite, StageSummary, Together, commit_and_compact
 from paimon_cli.jobs.staging.stage_job import StageFile, check_stage, stage_write
-from paimon_cli.jobs.staging.stage_watch import CheckpointDone, LandingArea, StageWatch
+from paimon_cli.jobs.staging.stage_watch import Checkpoint, CheckpointDone, LandingArea, StageWatch
 from paimon_cli.jobs.write_request import WriteRequest
 from paimon_cli.storage.capabilities import WrappedStorage
 from paimon_cli.storage.storage import PutOutcome, Storage
@@ -145,6 +145,22 @@ def test_a_name_that_comes_again_replaces_nothing(table: TableContext, landing: 
     assert tree(landing) == ["done/orders", "done/orders.1", "done/orders.2"] and len(rows(table)) == 3
 
 
+def test_a_name_that_failed_before_waits_for_its_mark(table: TableContext, landing: Path) -> None:
+    """A task that is repeated writes into the same subdirectory again: its first files are not those of the failed checkpoint."""
+    (landing / "5").mkdir()
+    (landing / "5" / "a").write_text("bad")
+    (landing / "5" / "_SUCCESS").touch()
+    with pytest.raises(PartialSuccess):
+        watch(table, landing)
+    assert tree(landing) == ["failed/5/_SUCCESS", "failed/5/a"] and not (landing / "5").exists()
+    land(table, landing / "5" / "a", 1)
+    assert watch(table, landing) == []
+    land(table, landing / "5" / "b", 2)
+    (landing / "5" / "_SUCCESS").touch()
+    assert [(one.state, one.rows) for one in watch(table, landing)] == [("committed", 2)]
+    assert {row["id"] for row in rows(table)} == {1, 2}
+
+
 @pytest.mark.parametrize("error", [StorageUnavailable("away"), CommitUnknown("unclear")])
 def test_an_error_of_the_store_is_tried_again_in_order(table: TableContext, landing: Path, error: Exception) -> None:
     land(table, landing / "1", 1)
@@ -245,14 +261,17 @@ def test_what_is_no_file_does_not_stop_the_others(table: TableContext, landing: 
     (landing / "5").mkdir()
     os.mkfifo(landing / "5" / "a")
     (landing / "5" / "_SUCCESS").touch()
+    (landing / "7").mkdir()
+    (landing / "7" / "a").symlink_to("nowhere")
+    (landing / "7" / "_SUCCESS").touch()
     land(table, landing / "6", 2)
     land(table, landing / "2", 1)
     done: list[CheckpointDone] = []
     watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), done.append)
-    with pytest.raises(PartialSuccess, match="5 of 7 checkpoints"):
+    with pytest.raises(PartialSuccess, match="6 of 8 checkpoints"):
         watching.run(30, 2)
     assert [name for name, state in states(done) if state == "committed"] == ["2", "6"]
-    assert [name for name, state in states(done) if state == "failed"] == ["0", "1", "3", "4", "5"]
+    assert [name for name, state in states(done) if state == "failed"] == ["0", "1", "3", "4", "5", "7"]
     assert rows(table) == [{"id": 1, "v": "2"}, {"id": 2, "v": "6"}]
 
 
@@ -349,3 +368,145 @@ def test_stage_files_on_a_store_without_a_safe_put(
     answering(monkeypatch, put, overwrite=answers)
     land(table, landing / "1", 1)
     assert states(watch(table, landing)) == [("1", "committed")] and rows(table) == [{"id": 1, "v": "1"}]
+
+
+def test_a_failed_checkpoint_moves_away_even_where_committed_ones_are_kept(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1", 1)
+    (landing / "2").write_text("bad")
+    (landing / "3").write_text("worse")
+    with pytest.raises(PartialSuccess, match="2 of 3 checkpoints"):
+        watch(table, landing, rounds=2, keeps=True)
+    assert tree(landing) == ["1", "failed/2", "failed/3"]
+
+
+def test_a_kept_checkpoint_counts_as_committed_if_all_of_its_files_were(table: TableContext, landing: Path) -> None:
+    """One that gets another file later fails: it would be lost without a word."""
+    for name in ("a", "b"):
+        land(table, landing / "1" / name, 1)
+    (landing / "1" / "_SUCCESS").touch()
+    (landing / "2").mkdir()
+    (landing / "2" / "_SUCCESS").touch()
+    (landing / "3").write_text("")
+    with pytest.raises(PartialSuccess):
+        watch(table, landing, keeps=True)
+    watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), lambda done: None, True)
+    committed = Checkpoint("1", ("1/a", "1/b"), True)
+    assert watching._committed_in(committed) == 1
+    assert watching._committed_in(Checkpoint("2", (), True)) is None
+    assert watching._committed_in(Checkpoint("3", ("gone",))) is None
+    land(table, landing / "1" / "c", 2)
+    assert watching._committed_in(Checkpoint("1", ("1/a", "1/b", "1/c"), True)) is None
+    with pytest.raises(PartialSuccess, match="1 of 2"):
+        watch(table, landing, keeps=True)
+    assert "failed/1/c" in tree(landing) and rows(table) == [{"id": 1, "v": "b"}]
+
+
+def test_of_the_kept_ones_of_an_earlier_process_the_newest_is_committed_once_more(table: TableContext, landing: Path) -> None:
+    """After the new ones: it may miss a compaction."""
+    newest = {"a": 3, "b": None, "c": 9, "d": None, "e": 9, "f": 1}
+    watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), lambda done: None, True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(StageWatch, "_committed_in", lambda _, checkpoint: newest[checkpoint.name])
+        found = [one.name for one in watching._kept_before([Checkpoint(name, (name,)) for name in newest])]
+    assert found == ["b", "d", "e"] and watching._seen == {"a", "c", "e", "f"}
+
+
+def failing_first(*errors: Exception) -> Callable[[LandingArea], list[Checkpoint]]:
+    """A listing that raises these before it answers."""
+    left, listed = [*errors], LandingArea.checkpoints
+
+    def answer(area: LandingArea) -> list[Checkpoint]:
+        if left:
+            raise left.pop(0)
+        return listed(area)
+
+    return answer
+
+
+def test_a_directory_that_cannot_be_listed_is_tried_again(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1", 1)
+    away = StorageUnavailable("away")
+    answer, done = failing_first(away, away), list[CheckpointDone]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LandingArea, "checkpoints", answer)
+        watching = StageWatch(LandingArea(str(landing)), preparing(table), SteppingClock(), done.append)
+        with pytest.raises(StorageUnavailable):
+            watching.run(30, 1)
+        watching.run(30, 2)
+    assert [(one.name, one.state, one.error) for one in done] == [
+        *(("", "try again", away), ("", "try again", away), ("1", "committed", None))
+    ]
+    assert (watching.tried, watching.failed) == (1, 0)
+
+
+def test_what_was_kept_is_told_from_what_is_new_also_after_a_round_that_was_given_up(table: TableContext, landing: Path) -> None:
+    for name in ("1", "2", "3"):
+        land(table, landing / name, 1)
+    watch(table, landing, keeps=True)
+    land(table, landing / "4", 2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LandingArea, "checkpoints", failing_first(StorageUnavailable("away")))
+        done = watch(table, landing, rounds=3, keeps=True)
+    assert states(done) == [("", "try again"), ("4", "committed"), ("3", "already committed")]
+
+
+def test_a_checkpoint_that_another_process_has_moved_is_none(table: TableContext, landing: Path) -> None:
+    land(table, landing / "2", 1)
+    found = [[Checkpoint("1", ("1",)), Checkpoint("2", ("2",))]]
+    listed = LandingArea.checkpoints
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LandingArea, "checkpoints", lambda area: found.pop() if found else listed(area))
+        assert states(watch(table, landing)) == [("2", "committed")]
+    assert tree(landing) == ["done/2"]
+
+
+def test_what_has_moved_is_no_checkpoint(table: TableContext, landing: Path) -> None:
+    for name in ("done", "failed"):
+        land(table, landing / name / "1", 1)
+        (landing / name / "_SUCCESS").touch()
+    assert watch(table, landing) == [] and watch(table, landing, keeps=True) == []
+
+
+def test_the_marks_of_a_directory_that_was_failing(table: TableContext, landing: Path) -> None:
+    """A kill has left it: all of it moves, even if it has its mark again."""
+    (landing / "1").mkdir()
+    for name in ("_FAILING", "_SUCCESS", "a"):
+        (landing / "1" / name).write_text(name)
+    assert watch(table, landing) == []
+    assert tree(landing) == ["failed/1/_SUCCESS", "failed/1/a"] and not (landing / "1").exists()
+
+
+def test_unfinished_files_of_a_complete_directory_stay(table: TableContext, landing: Path) -> None:
+    land(table, landing / "1" / "a", 1)
+    for name in ("_SUCCESS", "b.tmp", ".c", "_d"):
+        (landing / "1" / name).touch()
+    assert states(watch(table, landing)) == [("1", "committed")]
+    assert tree(landing) == ["1/.c", "1/_d", "1/b.tmp", "done/1/_SUCCESS", "done/1/a"]
+
+
+def test_a_directory_of_which_only_the_mark_is_left_was_committed(table: TableContext, landing: Path) -> None:
+    """A kill came before it moved."""
+    for name in ("1", "2"):
+        (landing / name).mkdir()
+        (landing / name / "_SUCCESS").touch()
+    (landing / "done" / "1").mkdir(parents=True)
+    (landing / "done" / "1" / "a").write_text("{}")
+    assert states(watch(table, landing)) == [("1", "already committed"), ("2", "no files")]
+
+
+def test_signals_wait_for_each_commit_and_move(table: TableContext, landing: Path) -> None:
+    log: list[Any] = []
+
+    @contextlib.contextmanager
+    def shield() -> Iterator[None]:
+        log.append((table.snapshots.latest_id(), tree(landing)))
+        yield
+        log.append((table.snapshots.latest_id(), tree(landing)))
+
+    for name in ("1", "2"):
+        land(table, landing / name, 1)
+    watch(table, landing, shield=shield)
+    assert log == [
+        *((None, ["1", "2"]), (1, ["2", "done/1"])),
+        *((1, ["2", "done/1"]), (2, ["done/1", "done/2"])),
+    ]

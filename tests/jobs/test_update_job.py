@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.errors import BadInput, DataConflict, NotSupported, Refused, StorageUnavailable, UsageError
@@ -19,13 +20,14 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs import update_job
-from paimon_cli.jobs.bucket_change import plan_update
+from paimon_cli.jobs import bucket_change, update_job
+from paimon_cli.jobs.bucket_change import UpdateTask, plan_update, update_bucket
 from paimon_cli.jobs.engine import LocalEngine, NoProgress
-from paimon_cli.jobs.row_change import MetRows, RowEdit
+from paimon_cli.jobs.row_change import ChangedBucket, MetRows, RowEdit
 from paimon_cli.jobs.stored_rows import NumberedSplit
 from paimon_cli.jobs.update_job import ChangedRows, UpdateRequest, UpdateSummary, compacted_after, run_update
 from paimon_cli.lsm.sorted_runs import count_runs
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, RowKind, merge_rows
 from paimon_cli.metadata.snapshot import RowOperation
 from paimon_cli.read.scan_plan import plan_scan
@@ -413,3 +415,114 @@ def test_rows_whose_partition_changes_in_any_column_do_not_stay(tmp_path: Path, 
     stays = met.staying(schema, before, after)
     assert [batch.column("k").to_pylist() for batch in stays] == [[1, 3], [1, 3]]
     assert [batch.column(moved).to_pylist() for batch in met.moved] == [[7]]
+
+
+def _in_threes(*arguments: Any) -> Iterator[pa.RecordBatch]:
+    for batch in read_split(*arguments):
+        yield batch.slice(0, 0)
+        yield from (batch.slice(start, 3) for start in range(0, batch.num_rows, 3))
+
+
+def by_bucket(context: TableContext, change: RowEdit, **given: Any) -> list[tuple[UpdateTask, ChangedBucket]]:
+    """The tasks of a change, and what became of each."""
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    return [(task, update_bucket(context, task, change)) for task in plan_update(context, snapshot, change, "data-x", **given)]
+
+
+def stored(context: TableContext, bucket: BucketId, file: DataFileMeta) -> list[dict[str, Any]]:
+    return [dict(one) for one in pq.read_table(context.data_file_path(*bucket, file), partitioning=None).to_pylist()]
+
+
+@pytest.mark.parametrize("changelog", ["none", "input"])
+def test_a_bucket_of_several_splits_and_batches_is_changed_in_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changelog: str
+) -> None:
+    """Sequence numbers rise over batches and splits, above all files of the bucket, also those that are not read."""
+    monkeypatch.setattr(bucket_change, "read_split", _in_threes)
+    options = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b", "changelog-producer": changelog}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=1, options=options)
+    for first in (100, 0, 200):
+        write(context, [{"k": first + n, "v": f"{n}"} for n in range(10)], compact="none")
+    write(context, [{"k": 999, "v": "x"}], compact="none")
+    where = parse_predicate("k < 900 AND v <> '4'", context.schema)
+    change = RowEdit(where, parse_set_clause(("v = v || '!'",), context.schema))
+    ((task, done),) = by_bucket(context, change)
+    assert len(task.splits) > 1 and task.compact_bucket is None and task.read_snapshot_id == 4
+    assert task.first_sequence == 1 + max(file.max_sequence_number for file in task.existing.files)
+    assert (done.rows, done.deleted, done.moved, done.compaction_lost) == (27, 0, (), None) and done.message is not None
+    (file,) = done.message.append.added
+    found = stored(context, task.existing.bucket_id, file)
+    keys = [(first + n, f"{n}!") for first in (0, 100, 200) for n in range(10) if n != 4]
+    assert [(one["k"], one["v"]) for one in found] == keys
+    assert [one["_SEQUENCE_NUMBER"] for one in found] == list(range(task.first_sequence, task.first_sequence + 27))
+    assert (file.min_sequence_number, file.max_sequence_number) == (found[0]["_SEQUENCE_NUMBER"], found[-1]["_SEQUENCE_NUMBER"])
+    changes = [one for made in done.message.append.changelog for one in stored(context, task.existing.bucket_id, made)]
+    assert len(changes) == (0 if changelog == "none" else 54)
+    assert sorted((one["k"], one["v"]) for one in changes if one["_VALUE_KIND"] == RowKind.UPDATE_AFTER) == keys[: len(changes)]
+
+
+def test_records_that_no_reader_sees_yet_are_counted_in_each_split(tmp_path: Path) -> None:
+    options = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b", "deletion-vectors.enabled": "true"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=1, options=options)
+    for first in (0, 100, 200):
+        write(context, [{"k": first + n, "v": "a"} for n in range(10)], compact="none")
+    change = RowEdit(parse_predicate("k >= 5", context.schema), parse_set_clause(("v = 'b'",), context.schema))
+    ((task, done),) = by_bucket(replace(context, shows_level_0=True), change)
+    assert len(task.splits) > 1 and (done.rows, done.unseen_records) == (25, 30)
+
+
+def test_what_a_task_of_an_update_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_change, "read_split", _in_threes)
+    columns = {"p": "INT NOT NULL", "q": "INT NOT NULL", "k": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["k"], ["p", "q"], bucket=-1)
+    write(context, [{"p": 1, "q": 1, "k": k} for k in range(8)])
+    delete = RowEdit(parse_predicate("k < 5", context.schema), None)
+    ((_, deleted),) = by_bucket(context, delete)
+    assert (deleted.rows, deleted.deleted) == (5, 5) and deleted.message is not None
+    where = parse_predicate("k >= 3", context.schema)
+    ((_, all_move),) = by_bucket(context, RowEdit(where, parse_set_clause(("q = 2",), context.schema)))
+    assert (all_move.rows, all_move.message) == (5, None)
+    assert [k for batch in all_move.moved for k in batch.column("k").to_pylist()] == [3, 4, 5, 6, 7]
+    some = RowEdit(where, parse_set_clause(("q = k - 5",), context.schema))
+    ((_, some_move),) = by_bucket(context, some)
+    assert [k for batch in some_move.moved for k in batch.column("k").to_pylist()] == [3, 4, 5, 7]
+    assert some_move.message is not None and [file.row_count for file in some_move.message.append.added] == [1]
+
+
+@pytest.mark.parametrize("changelog", ["none", "input"])
+def test_a_task_of_an_update_that_fails_leaves_no_file(tmp_path: Path, changelog: str) -> None:
+    """In the last row, or after its files are written."""
+    options = {"changelog-producer": changelog}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], bucket=1, options=options)
+    write(context, [{"k": k, "v": 1} for k in range(40)])
+    before = files_of(context)
+    where = parse_predicate("k >= 0", context.schema)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(BadInput):
+        patched.setattr(bucket_change, "read_split", _in_threes)
+        by_bucket(context, RowEdit(where, parse_set_clause(("v = 1 / (k - 39)",), context.schema)))
+    assert files_of(context) == before
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(StorageUnavailable):
+        patched.setattr(bucket_change, "_with_new_files", _unavailable)
+        by_bucket(context, RowEdit(where, parse_set_clause(("v = 2",), context.schema)))
+    assert files_of(context) == before
+
+
+def _unavailable(*_: object) -> None:
+    raise StorageUnavailable("the store is gone")
+
+
+def test_rows_that_wait_for_their_buckets_are_not_passed_over(tmp_path: Path) -> None:
+    """They would replace the changed rows later. Those of other partitions do not matter."""
+    columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "INT"}
+    context = make_table(tmp_path / "t", columns, ["p", "k"], ["p"], -2, {"postpone.batch-write-fixed-bucket": "false"})
+    write(context, [{"p": "b", "k": 1, "v": 1}, {"p": "a", "k": 1, "v": 1}])
+    compact(context)
+    write(context, [{"p": "b", "k": 2, "v": 1}])
+    for where in ("v = 1", "p = 'b' AND k = 1", "p > 'a'"):
+        with pytest.raises(Refused, match="rows of p=b are waiting for their buckets") as refused:
+            run(context, where, "v = 2")
+        assert refused.value.hint == f"paimon-cli compact {context.url}"
+    assert run(context, "p = 'a'", "v = 2").rows == 1
+    compact(context)
+    assert run(context, "v = 1", "v = 3").rows == 2

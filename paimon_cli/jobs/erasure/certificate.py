@@ -20,7 +20,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from paimon_cli.datatypes.canonical_form import canonical_rows, compact_json
 from paimon_cli.errors import UsageError, of_system
@@ -28,6 +28,7 @@ from paimon_cli.jobs.erasure.erased_rows import ErasedKeys, ErasedRows, key_fiel
 from paimon_cli.options.option_text import counted
 
 _SECRET_SUFFIX, _TEXT_SUFFIX = ".secret", ".txt"
+_UNFINISHED = ".new"
 _SECRET_BYTES = 32
 _SECRET_DIGITS = 2 * _SECRET_BYTES
 _VERSION = 1
@@ -41,14 +42,16 @@ class Certificate:
     secret: bytes
 
     @staticmethod
-    def check_new(path: str, *, may_exist: bool) -> None:
-        """Raise `UsageError` if there is a certificate. `may_exist`: it may be that of an erasure that is to be finished, whose
-        secret is beside it.
+    def check_new(path: str, table: str, *, may_exist: bool) -> None:
+        """Raise `UsageError` if there is a certificate, or another file that one would replace. `may_exist`: it may be that of an
+        erasure from the table that is to be finished, whose secret is beside it.
         """
-        if os.path.exists(path) and not (may_exist and os.path.exists(path + _SECRET_SUFFIX)):
-            raise UsageError(
-                f"{path} exists", "a certificate is never replaced; it is written when its erasure is done", "name another file"
-            )
+        if may_exist and os.path.exists(path + _SECRET_SUFFIX) and _table_of(path) in (None, table):
+            return
+        for file in (path, path + _TEXT_SUFFIX, path + _UNFINISHED, path + _TEXT_SUFFIX + _UNFINISHED):
+            if os.path.lexists(file):
+                why = "a certificate is never replaced, nor is what is not one; it is written when its erasure is done"
+                raise UsageError(f"{file} exists", why, "name another file")
 
     @staticmethod
     def begin(path: str) -> Certificate:
@@ -63,7 +66,7 @@ class Certificate:
             raise of_system(error) from error
         secret = secrets.token_bytes(_SECRET_BYTES)
         with os.fdopen(file, "w") as sink:
-            sink.write(secret.hex())
+            _write(sink, secret.hex())
         return Certificate(path, secret)
 
     def write(self, rows: ErasedRows, condition: str | None, content: Mapping[str, Any]) -> None:
@@ -88,11 +91,27 @@ class Certificate:
 
     def _put(self, path: str, text: str) -> None:
         try:
-            with open(f"{path}.new", "w", encoding="utf-8") as sink:
-                sink.write(text)
-            os.replace(f"{path}.new", path)
+            with open(path + _UNFINISHED, "w", encoding="utf-8") as sink:
+                _write(sink, text)
+            os.replace(path + _UNFINISHED, path)
         except OSError as error:
             raise of_system(error) from error
+
+
+def _table_of(path: str) -> str | None:
+    """The table that a certificate is about; None if there is none."""
+    try:
+        with open(path, encoding="utf-8") as source:
+            return str(json.load(source)["table"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _write(sink: TextIO, text: str) -> None:
+    """Write so that it is there after a power failure, too: what is erased, and its record, cannot be asked any more."""
+    sink.write(text)
+    sink.flush()
+    os.fsync(sink.fileno())
 
 
 def _read_secret(path: str) -> bytes:
@@ -108,8 +127,9 @@ def _read_secret(path: str) -> bytes:
 
 def _text(found: Mapping[str, Any]) -> str:
     """The certificate to read."""
-    proof, keys = found["proof"], found["keys"]
-    verdict = "nothing was found" if not proof["found"] else f"FOUND in {counted(len(proof['found']), 'file')}"
+    proof, keys, trash = found["proof"], found["keys"], found.get("trash", ())
+    still = len(proof["found"]) + sum(len(table["found"]) for table in trash)
+    verdict = f"FOUND in {counted(still, 'file')}" if still else "nothing was found"
     metadata = f"{proof['manifests']:,} manifests and lists, {counted(proof['index_files'], 'index file')}"
     lines = [
         f"Certificate of an erasure from {found['table']}",
@@ -121,6 +141,7 @@ def _text(found: Mapping[str, Any]) -> str:
         f"proof            {verdict}",
         f"                 read: {counted(proof['data_files'], 'data file')} with {counted(proof['rows'], 'row')}, {metadata},",
         f"                 {counted(proof['unnamed_files'], 'file')} that no version names",
+        *(f"earlier table    {table['path']}: {_of_earlier(table)}" for table in trash),
         "",
         "Not part of the table, and not erased from:",
         *(f"  - {line}" for line in found["outside"]),
@@ -139,6 +160,11 @@ def _text(found: Mapping[str, Any]) -> str:
 
 def _replaced(file: Mapping[str, Any]) -> str:
     return f"  {file['old']} -> {file['new'] or 'nothing is left'} ({counted(file['rows'], 'row')} erased)"
+
+
+def _of_earlier(table: Mapping[str, Any]) -> str:
+    found = f"FOUND in {counted(len(table['found']), 'file')}" if table["found"] else "nothing was found"
+    return f"{counted(table['files'], 'data file')} written again, {found} of {counted(table['searched'], 'file')}"
 
 
 def as_record(value: Any) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class TableErasure:
         """
         erasure, context = self.erasure, self._context
         if self.certificate is not None:
-            Certificate.check_new(self.certificate, may_exist=bool(unfinished_erasures(context)))
+            Certificate.check_new(self.certificate, context.name, may_exist=bool(unfinished_erasures(context)))
         erasure.plan()
         self._look_at_unnamed()
         inventory, held = erasure.inventory, erasure.held

@@ -40,6 +40,8 @@ _DONE, _FAILED = "done", "failed"
 _MOVES = {_DONE: "committed", _FAILED: "failed"}
 COMPLETE = "_SUCCESS"
 """The file that says that all stage files of a subdirectory are there."""
+_FAILING = "_FAILING"
+"""The file that says that a subdirectory is on its way to `failed`. One that only has the name of an earlier one is not."""
 _TEMPORARY = ".tmp"
 _TRY_AGAIN = (StorageUnavailable, CommitUnknown)
 """Errors that say nothing about the checkpoint: it stays, and so do those after it, so that they keep their order."""
@@ -113,11 +115,11 @@ class LandingArea:
                 found.append(Checkpoint(entry.name, (entry.name,)))
                 continue
             names = sorted(inner.name for inner in storage.list_directory(f"{root}/{entry.name}") if not inner.is_directory)
-            if COMPLETE in names:
+            if _FAILING in names:
+                with contextlib.suppress(DamagedFile, FileNotFoundError):  # what is no file stays where it is
+                    self._move_failed(entry.name, names)  # what a kill has left
+            elif COMPLETE in names:
                 found.append(Checkpoint(entry.name, tuple(f"{entry.name}/{name}" for name in names if _counts(name)), True))
-            elif storage.exists(f"{root}/{_FAILED}/{entry.name}/{COMPLETE}"):
-                with contextlib.suppress(DamagedFile):  # what is no file stays where it is
-                    self._move_files(tuple(f"{entry.name}/{name}" for name in names), _FAILED)  # what a kill has left
         return found
 
     def has_moved(self, checkpoint: Checkpoint) -> bool:
@@ -128,10 +130,23 @@ class LandingArea:
     def move(self, checkpoint: Checkpoint, target: str) -> None:
         """Move a checkpoint to `done` or `failed`.
 
-        The mark of a subdirectory moves to `done` last, and to `failed` first: a part of a failed checkpoint is no checkpoint.
+        The mark of a subdirectory moves to `done` last. One that moves to `failed` has a mark of its own until all files have
+        moved: a part of a failed checkpoint is no checkpoint.
         """
-        mark = (f"{checkpoint.name}/{COMPLETE}",) if checkpoint.is_directory else ()
-        self._move_files((*mark, *checkpoint.files) if target == _FAILED else (*checkpoint.files, *mark), target)
+        if not checkpoint.is_directory:
+            self._move_files(checkpoint.files, target)
+        elif target == _DONE:
+            self._move_files((*checkpoint.files, f"{checkpoint.name}/{COMPLETE}"), target)
+        else:
+            storage, root = self._storage()
+            storage.overwrite(f"{root}/{checkpoint.name}/{_FAILING}", b"")
+            self._move_failed(checkpoint.name, (COMPLETE, *(name.rpartition("/")[2] for name in checkpoint.files)))
+
+    def _move_failed(self, directory: str, names: Sequence[str]) -> None:
+        storage, root = self._storage()
+        self._move_files([f"{directory}/{name}" for name in names if name != _FAILING], _FAILED)
+        storage.delete(f"{root}/{directory}/{_FAILING}")
+        remove_empty_directory(storage, f"{root}/{directory}")
 
     def _move_files(self, names: Sequence[str], target: str) -> None:
         storage, root = self._storage()
@@ -183,9 +198,11 @@ class StageWatch:
         Then raises the error for which the last round was given up, or `PartialSuccess` if checkpoints have failed.
         """
         self.area.check((_FAILED,) if self.keeps else (_DONE, _FAILED))
+        given_up, is_first = None, True
         try:
             for number in itertools.count(1):
-                given_up = self._round(is_first=number == 1)
+                given_up = self._round(is_first=is_first)
+                is_first = is_first and given_up is not None  # what an earlier process has kept is not all seen yet
                 if number == max_rounds:
                     break
                 self.clock.sleep(interval_seconds)

@@ -406,15 +406,15 @@ def test_a_certificate_is_written_before_the_erasure_counts_as_finished(tmp_path
 
 def test_a_certificate_without_its_secret_is_that_of_another_erasure(tmp_path: Path) -> None:
     path = tmp_path / "erased.json"
-    Certificate.check_new(str(path), may_exist=False)
+    Certificate.check_new(str(path), "t", may_exist=False)
     path.write_text("{}")
     for may_exist in (False, True):
         with pytest.raises(UsageError, match="never replaced"):
-            Certificate.check_new(str(path), may_exist=may_exist)
+            Certificate.check_new(str(path), "t", may_exist=may_exist)
     path.with_name("erased.json.secret").write_text("ab" * 32)
-    Certificate.check_new(str(path), may_exist=True)
+    Certificate.check_new(str(path), "t", may_exist=True)
     with pytest.raises(UsageError, match="never replaced"):
-        Certificate.check_new(str(path), may_exist=False)
+        Certificate.check_new(str(path), "t", may_exist=False)
 
 
 def _killed(*_: Any, **__: Any) -> None:
