@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -234,6 +235,7 @@ class Busy(Recording):
         self.foretold += files() if callable(files) else files
 
     def delete(self, path: str) -> None:
+        time.sleep(0.02 * path.endswith("b"))  # a later one would be faster
         self.deleted.append(path)
 
 

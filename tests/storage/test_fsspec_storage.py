@@ -331,3 +331,16 @@ def test_errors_while_a_store_is_opened_show_no_secrets(monkeypatch: pytest.Monk
     with pytest.raises(UsageError) as raised:
         FsspecStorage("hdfs://me:pa55word@h/t")
     assert "pa55word" not in str(raised.value)
+
+
+def test_an_entry_for_the_directory_itself_is_none_of_its_files(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FsspecStorage(root)
+    own = storage._inner(f"{root}/d").rstrip("/")
+    entries = [
+        {"name": f"{own}/", "type": "file", "size": 0},
+        {"name": f"{own}/x/", "type": "directory", "size": None},
+        {"name": f"{own}/f", "type": "file", "size": 3, "LastModified": 1.5},
+    ]
+    monkeypatch.setattr(storage._fs, "ls", lambda *_, **__: entries)
+    found = [(entry.path, entry.is_directory, entry.size, entry.modified_millis) for entry in storage.list_directory(f"{root}/d")]
+    assert found == [(f"{root}/d/x", True, 0, 0), (f"{root}/d/f", False, 3, 1500)]
