@@ -15,7 +15,7 @@ from paimon_cli.errors import CommitUnknown, NotFound, NotSupported, PaimonError
 from paimon_cli.options.option_text import counted
 from paimon_cli.sql.changes import partition_columns, partition_value
 from paimon_cli.sql.column_definitions import check_named_once
-from paimon_cli.sql.statements import Words
+from paimon_cli.sql.statements import Words, is_name
 
 if TYPE_CHECKING:
     from paimon_cli.api.definition import Alter
@@ -67,7 +67,7 @@ def _pattern(words: Words) -> Callable[[str], bool]:
     if not words.accept("LIKE"):
         words.expect_end(_END)
         return lambda name: True
-    (text,) = words.path("a pattern in quotes")
+    text = _text(words, "a pattern in quotes")
     words.expect_end(_END)
     parts = {"%": ".*", "_": ".", "*": ".*"}
     expression = re.compile("".join(parts.get(sign, re.escape(sign)) for sign in text), re.IGNORECASE | re.DOTALL)
@@ -210,7 +210,8 @@ def drop(context: SqlContext, words: Words) -> SqlResult:
     if_exists = words.accept("IF", "EXISTS")
     name = words.database_name() if is_database else context.name_of(words.path("the name of a table"))
     cascade = is_database and words.accept("CASCADE")
-    words.accept("RESTRICT")
+    if not cascade:
+        words.accept("RESTRICT")
     purge = words.accept("PURGE")
     words.expect_end(_END)
     try:
@@ -231,7 +232,8 @@ def drop(context: SqlContext, words: Words) -> SqlResult:
 def _consequence(name: str, plan: Any, is_database: bool) -> str:
     if is_database:
         tables = f" with {counted(len(plan.table_names), 'table')}" if plan.table_names else ""
-        return f"database {name}{tables} will be deleted" + ("" if plan.for_good else ", its tables will be moved to the trash")
+        trashed = ", its tables will be moved to the trash" if plan.table_names and not plan.for_good else ""
+        return f"database {name}{tables} will be deleted{trashed}"
     end = "will be deleted for good" if plan.until is None else "will be moved to the trash"
     return f"table {name} with {counted(plan.snapshots, 'snapshot')} {end}"
 
@@ -243,9 +245,10 @@ def alter(context: SqlContext, words: Words) -> SqlResult:
     parts = words.path("the name of a table")
     name = context.name_of(parts)
     if words.accept("RENAME", "TO"):
-        new = context.name_of(words.path("the new name"))
+        new = ".".join(words.path("the new name"))
         words.expect_end(_END)
-        new = new if "." in new or "." not in name else f"{name.rpartition('.')[0]}.{new}"
+        if not {".", "/"} & set(new) and "/" not in name:  # it stays in its own database, not in that of USE
+            new = f"{name.partition('.')[0]}.{new}" if "." in name else new
         context.catalog.rename_table(name, new)
         return changed("altered", new, None)
     table = context.catalog.table(name)
@@ -277,8 +280,13 @@ def _alteration(alter: Alter, words: Words) -> Callable[[], AlteredTable]:
         words.accept("SET")
         return partial(alter.set, _pairs(words))
     if words.accept("UNSET", "TBLPROPERTIES") or words.accept("RESET"):
-        words.accept("IF", "EXISTS")
-        keys = [part.path("an option")[0] for part in words.in_brackets().parts()]
+        if_exists, keys = words.accept("IF", "EXISTS"), []
+        for part in words.in_brackets().parts():
+            keys.append(".".join(part.path("an option in quotes")))
+            part.expect_end("a comma")
+        if if_exists:
+            is_set = alter._table.context.schema.options
+            return lambda: alter.unset(*(key for key in keys if key in is_set))
         return partial(alter.unset, *keys)
     if words.accept("ADD"):
         return _added_columns(alter, words)
@@ -314,11 +322,17 @@ def _pairs(words: Words) -> dict[str, str]:
 
 
 def _literal(words: Words) -> str:
-    """The text or number that is left, without quotes."""
+    """The text or number that is left, without quotes. NULL is neither: it would be stored as a text."""
     sign = "-" if words.accept("-") else ""
-    if len(words.rest.tokens) != 1:
+    if len(words.rest.tokens) != 1 or words.peeks("NULL"):
         raise words.unexpected("a single text or number")
     return f"{sign}{words.rest.tokens[0].text}"
+
+
+def _text(words: Words, meaning: str) -> str:
+    """A text in quotes, which may be those of names."""
+    ahead = words.rest.tokens
+    return words.name(meaning) if ahead and is_name(ahead[0]) else words.path(meaning)[0]
 
 
 def _column(words: Words) -> str:
@@ -339,12 +353,12 @@ def _changed_column(alter: Alter, words: Words) -> Callable[[], AlteredTable]:
         return partial(alter.alter_column, column, nullable=False)
     if words.accept("DROP", "NOT", "NULL"):
         return partial(alter.alter_column, column, nullable=True)
-    if words.accept("DROP", "DEFAULT"):
+    if words.accept("DROP", "DEFAULT") or words.accept("SET", "DEFAULT", "NULL"):
         return partial(alter.alter_column, column, drop_default=True)
     if words.accept("SET", "DEFAULT"):
         return partial(alter.alter_column, column, default=_literal(words.until()))
     if words.accept("COMMENT"):
-        return partial(alter.alter_column, column, comment=words.path("a text")[0])
+        return partial(alter.alter_column, column, comment=_text(words, "a text in quotes"))
     if words.accept("FIRST"):
         return partial(alter.alter_column, column, first=True)
     if words.accept("AFTER"):

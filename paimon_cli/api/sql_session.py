@@ -89,9 +89,12 @@ class SqlSession:
         self._check_params(statements)
         done: list[tuple[int, SqlResult]] = []
         for number, statement in enumerate(statements, 1):
+            at, current = number, statement
             try:
-                if before is not None:
+                if before is not None and number > 1:  # it reads on in what the last statement has answered
+                    at, current = number - 1, statements[number - 2]
                     before()
+                at, current = number, statement
                 result = self.execute(statement)
                 if result.verb not in ("", *NOTHING_DONE):
                     done.append((number, result))
@@ -100,12 +103,12 @@ class SqlSession:
                 if not self.context.was_interrupted:
                     raise
                 interrupt = KeyboardInterrupt()
-                _say_what_is_done(interrupt, number, statements, done)
+                _say_what_is_done(interrupt, at, statements, done)
                 raise interrupt from error
             except (PaimonError, KeyboardInterrupt) as error:
-                if isinstance(error, UsageError) and (missing := self._without_value(statement)) is not None:
+                if isinstance(error, UsageError) and (missing := self._without_value(current)) is not None:
                     error.set_hint(f"if :{missing} is a parameter, give it a value: --param {missing}=VALUE")
-                _say_what_is_done(error, number, statements, done)
+                _say_what_is_done(error, at, statements, done)
                 raise
 
     def _check_params(self, statements: Sequence[Statement]) -> None:

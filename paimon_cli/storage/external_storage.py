@@ -31,6 +31,7 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 from paimon_cli.storage.threads import cached_property
 
 _ODD = {"", ".", ".."}
+_BUCKET = re.compile(r"bucket-(-?[0-9]+|postpone)")
 OpenPlace = Callable[[str], Storage]
 """Opens the storage of a place by its location, so that no link leads out of it; picklable."""
 
@@ -236,13 +237,22 @@ def external_path(storage: Storage, recorded: str) -> str | None:
     return None
 
 
+def _place_above(path: str) -> str:
+    """The place of a data file `PLACE/[k=v/]bucket-0/NAME`, and no wider one; the path itself if it is none of a data file."""
+    parts = path.split("/")[:-1]
+    if not parts or not _BUCKET.fullmatch(parts.pop()):
+        return path
+    while parts and "=" in parts[-1]:
+        parts.pop()
+    return "/".join(parts) or path
+
+
 def place_not_allowed(what: str, recorded: str) -> Refused:
     """The error for a file, or a place of new ones, that the user's configuration does not allow."""
     shown = without_login(recorded)
-    directory = re.sub(r"(/[^/=]*=[^/]*)*/bucket-[^/]*/.*$", "", shown)
     return Refused(
         f"{what} lies outside of the table, at {shown}",
         "a table cannot give itself access to other places: your own configuration must allow them",
-        f"if you trust the table, add `{EXTERNAL_PLACES}: {directory}` to your own file: paimon-cli config show",
+        f"if you trust the table, add `{EXTERNAL_PLACES}: {_place_above(shown)}` to your own file: paimon-cli config show",
         external_path=shown,
     )

@@ -33,6 +33,8 @@ from paimon_cli.storage.time_bounds import check_time
 _FLAT_STORES = {"memory", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs"}
 _LIBRARIES = {"aiohttp", "gcsfs", "adlfs", "azure", "google", "paramiko", "pyarrow", "requests"}
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_MILLIS_KEY = "modificationTime"
+"""That of WebHDFS."""
 
 
 _OF_HADOOP = ("hdfs", "viewfs")
@@ -68,6 +70,8 @@ class FsspecStorage:
     """
 
     is_remote = False
+    _failures: tuple[type[Exception], ...] = ()
+    """What the library raises for answers of the store, besides `OSError` and errors of its own."""
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None, random: RandomSource | None = None) -> None:
         self._url = url
@@ -132,15 +136,20 @@ class FsspecStorage:
         try:
             self.write_new(temporary, data)
             with self._errors_of(path):
-                self._fs.mv(self._inner(temporary), self._inner(path))
+                self._replace(self._inner(temporary), self._inner(path))
         except BaseException:
             with contextlib.suppress(StorageUnavailable):
                 self.delete(temporary)
             raise
 
     def exists(self, path: str) -> bool:
-        with self._errors_of(path):
-            return bool(self._fs.exists(self._inner(path)))
+        """Not by fsspec's `exists`, for which a store that does not answer has no file."""
+        try:
+            with self._errors_of(path):
+                self._fs.info(self._inner(path))
+        except FileNotFoundError:
+            return False
+        return True
 
     def file_size(self, path: str) -> int:
         with self._errors_of(path):
@@ -176,23 +185,28 @@ class FsspecStorage:
         if self._protocol not in _FLAT_STORES:
             self._fs.makedirs(self._inner(path.rpartition("/")[0]), exist_ok=True)
 
+    def _replace(self, source: str, target: str) -> None:
+        """Rename a file, over one that may exist."""
+        self._fs.mv(source, target)
+
     def _errors_of(self, path: str) -> contextlib.AbstractContextManager[None]:
-        return _LibraryErrors(without_login(path), self._hidden)
+        return _LibraryErrors(without_login(path), self._hidden, self._failures)
 
 
 class _LibraryErrors(contextlib.AbstractContextManager[None]):
     """Translates errors: missing files remain `FileNotFoundError`, other failures of the library are `StorageUnavailable`."""
 
-    def __init__(self, path: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, options: Mapping[str, Any], failures: tuple[type[Exception], ...]) -> None:
         self._path = path
         self._options = options
+        self._failures = (OSError, *failures)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None or isinstance(error, PaimonError):
             return
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(self._path) from None
-        if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:
+        if isinstance(error, self._failures) or type(error).__module__.partition(".")[0] in _LIBRARIES:
             why = redact(f"{type(error).__name__}: {error}", self._options)
             error_class = RequestRefused if isinstance(error, PermissionError) else StorageUnavailable
             raise error_class(f"the storage refused {self._path}", why, path=self._path) from None
@@ -202,8 +216,8 @@ def _status(directory: str, entry: Mapping[str, Any]) -> FileStatus:
     name = entry["name"].rstrip("/").rpartition("/")[2]
     modified = next((entry[key] for key in _TIME_KEYS if entry.get(key)), 0)
     seconds = modified.timestamp() if isinstance(modified, datetime.datetime) else float(modified)
-    size = int(entry.get("size") or 0)
-    return FileStatus(f"{directory}/{name}", name, size, entry["type"] == "directory", int(seconds * 1000))
+    millis = int(entry.get(_MILLIS_KEY) or seconds * 1000)
+    return FileStatus(f"{directory}/{name}", name, int(entry.get("size") or 0), entry["type"] == "directory", millis)
 
 
 _LIBHDFS_DIRECTORIES = (("ARROW_LIBHDFS_DIR", ""), ("HADOOP_HOME", "lib/native"))
@@ -267,6 +281,10 @@ Rename = Callable[[str, str], bool]
 """Renames (source, target); returns False if the target exists. `OSError` means that the outcome is unknown."""
 
 
+_REST_FAILURES = (RuntimeError, ValueError, KeyError, TypeError)
+"""fsspec raises the first two for error responses of the name node; the others are answers that are none of WebHDFS."""
+
+
 class HdfsStorage(FsspecStorage):
     """`Storage` over `hdfs://` (pyarrow and libhdfs) and `webhdfs://` (REST) URLs.
 
@@ -278,12 +296,15 @@ class HdfsStorage(FsspecStorage):
     ) -> None:
         super().__init__(url, options, random)
         self._given_rename = rename
+        if self._protocol == "webhdfs":
+            self._failures = _REST_FAILURES
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        rename = self._rename  # it connects: without a connection no temporary file is left
         temporary = self._temporary(path)
         self.write_new(temporary, data)
         try:
-            if self._rename(self._inner(temporary), self._inner(path)):
+            if rename(self._inner(temporary), self._inner(path)):
                 return PutOutcome.CREATED
             outcome = PutOutcome.EXISTS
         except OSError:
@@ -302,6 +323,8 @@ class HdfsStorage(FsspecStorage):
         with self._errors_of(path):
             self._make_parent(target)
             if not self._rename(self._inner(path), self._inner(target)):
+                if not self.exists(path):
+                    raise FileNotFoundError(path)
                 raise FileExistsError(target)
 
     @cached_property
@@ -314,5 +337,17 @@ class HdfsStorage(FsspecStorage):
         """Rename through WebHDFS, which answers `{"boolean": false}` if the target exists."""
         try:
             return bool(self._fs._call("RENAME", method="put", path=source, destination=target).json()["boolean"])
-        except (RuntimeError, ValueError) as error:  # fsspec raises these for error responses of the name node
+        except _REST_FAILURES as error:
             raise OSError(str(error)) from error
+
+    def _replace(self, source: str, target: str) -> None:
+        """WebHDFS does not rename over a file unless it is told to; a gateway (HttpFS) cannot be told, and answers `false`."""
+        if self._protocol != "webhdfs":
+            super()._replace(source, target)
+            return
+        answer = self._fs._call("RENAME", method="put", path=source, destination=target, renameoptions="OVERWRITE")
+        if not answer.content or answer.json()["boolean"]:
+            return
+        self._fs.rm_file(target)  # as pyarrow's `move` does
+        if not self._rename_by_rest(source, target):
+            raise FileExistsError(target)

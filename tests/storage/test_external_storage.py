@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,9 @@ from paimon_cli.storage.storage_for_url import storage_for_url
         ("/", None),
         ("", None),
         ("/a/../b", None),
+        ("/a/..", None),
+        ("s3://b/..", None),
+        ("/a/.", None),
         ("/a/./b", None),
         ("/a//b", None),
         ("file://host/a", None),
@@ -180,5 +185,71 @@ def test_no_link_leads_out_of_a_place(tmp_path: Path) -> None:
 def test_the_refusal_of_a_hostile_path_takes_no_time() -> None:
     shown = place_not_allowed("a file", "/cold/k=v/n=1/bucket-0/f.parquet")
     assert "`external-paths.allowed: /cold`" in str(shown.hint)
-    hostile = "/" + "/".join(["=" * 20] * 12)
-    assert place_not_allowed("a file", hostile).details["external_path"] == hostile
+    for hostile in ("/" + "/".join(["=" * 20] * 12), "/b" + "/a=b" * 50_000 + "/f", "/b" + "/a=b" * 50_000 + "/bucket-0/f"):
+        assert place_not_allowed("a file", hostile).details["external_path"] == hostile
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/data/bucket-store/x/dt=1/bucket-0/f", "/data/bucket-store/x"),
+        ("/data/bucket-store/bucket-postpone/f", "/data/bucket-store"),
+        ("/data/bucket-1/bucket-2/f", "/data/bucket-1"),
+        ("s3://b/w/a=1/b=2/bucket--2/f", "s3://b/w"),
+        ("/data/bucket-store/x", "/data/bucket-store/x"),
+        ("s3://b/w", "s3://b/w"),
+    ],
+)
+def test_the_hint_of_a_refusal_allows_no_wider_place(path: str, place: str) -> None:
+    assert f"allowed: {place}`" in place_not_allowed("a file", path).hint
+
+
+def test_refusals_show_no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = place_not_allowed("a file", "sftp://me:pa55word@h/w/bucket-0/f")
+    assert "pa55word" not in f"{refused} {refused.hint} {refused.details}"
+    with pytest.raises(UsageError) as raised:
+        AllowedPlaces.parse("/a, sftp://me:pa55word@h/../x")
+    assert "pa55word" not in str(raised.value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert AllowedPlaces.parse(" /a , ~/b,, s3://c/ ").places == ("/a", f"{tmp_path}/b", "s3://c")
+
+
+class Busy(Recording):
+    """Remembers which calls of several files it was given, and whether its writes overlap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.foretold: list[tuple[str, int]] = []
+        self.deleted: list[str] = []
+        self.overlaps = False
+
+    @contextmanager
+    def overlapping_writes(self) -> Iterator[None]:
+        self.overlaps = True
+        yield
+        self.overlaps = False
+
+    def settle(self) -> None: ...
+
+    def will_open(self, files: Any) -> None:
+        self.foretold += files() if callable(files) else files
+
+    def delete(self, path: str) -> None:
+        time.sleep(0.02 * path.endswith("b"))  # a later one would be faster
+        self.deleted.append(path)
+
+
+def test_each_storage_is_given_its_own_of_several_files() -> None:
+    own, hot, cold = Busy(), Busy(), Busy()
+    stores = {"/t-cold": cold, "/hot": hot}
+    storage = ExternalStorage(own, "/t", AllowedPlaces(tuple(stores)), stores.__getitem__)
+    of = {own: "/t/a /t/b", hot: "/hot/a /hot/b", cold: "/t-cold/a /t-cold/b"}
+    files = [path for pair in zip(*(paths.split() for paths in of.values()), strict=True) for path in pair]
+    storage.will_open([(path, len(path)) for path in files])
+    storage.delete_many(files[::-1])
+    for store, paths in of.items():
+        assert store.foretold == [(path, len(path)) for path in paths.split()]
+        assert store.deleted == paths.split()[::-1], "in the order that was given"
+    with overlapping_writes(storage):
+        assert own.overlaps and hot.overlaps and cold.overlaps
+    assert not (own.overlaps or hot.overlaps or cold.overlaps)

@@ -12,7 +12,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import DamagedFile, Refused, RequestRefused, StorageUnavailable, UsageError
+from paimon_cli.storage import fsspec_storage, read_bounds
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.redaction import redact, without_user_info
 from tests.ports import free_port
@@ -234,3 +235,112 @@ def test_hdfs_uses_the_java_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr("paimon_cli.storage.fsspec_storage.url_to_fs", lambda url, **options: (LocalFileSystem(), url))
     FsspecStorage("hdfs://127.0.0.1:1/t")
     assert os.environ["JAVA_HOME"] == str(home)
+
+
+def test_a_java_home_with_a_java_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And a directory without one is not taken: another Java may be found."""
+    for home in ("chosen", "on_path"):
+        for name in ("bin/java", "lib/server/libjvm.so"):
+            (tmp_path / home / name).parent.mkdir(parents=True)
+            (tmp_path / home / name).touch(mode=0o755)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "on_path/bin"))
+    for home, found in (("chosen", "chosen"), ("empty", "on_path")):
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / home))
+        fsspec_storage._find_libjvm("hdfs://nn/t")
+        assert os.environ["JAVA_HOME"] == str(tmp_path / found)
+
+
+def test_a_file_beyond_its_bound_is_refused_before_it_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(read_bounds.BOUNDS, "snapshot-", 10)
+    url = f"local://{tmp_path}"
+    storage = FsspecStorage(url)
+    storage.write_new(f"{url}/snapshot-1", b"x" * 10)
+    assert storage.read_bytes(f"{url}/snapshot-1") == b"x" * 10
+    storage.write_new(f"{url}/snapshot-2", b"x" * 100)
+    read: list[int] = []
+    whole = storage._fs.cat_file
+
+    def cat_file(*args: object, **kwargs: object) -> bytes:
+        read.append(len(content := whole(*args, **kwargs)))
+        return content
+
+    monkeypatch.setattr(storage._fs, "cat_file", cat_file)
+    with pytest.raises(DamagedFile):
+        storage.read_bytes(f"{url}/snapshot-2")
+    assert read == [11]
+
+
+def test_directories_of_new_files_are_made(tmp_path: Path) -> None:
+    url = f"local://{tmp_path}"
+    storage = FsspecStorage(url)
+    with storage.open_output(f"{url}/a/b/f") as sink:
+        sink.write(b"x")
+    storage.write_new(f"{url}/c/d/f", b"y")
+    storage.overwrite(f"{url}/e/f/g", b"z")
+    assert [storage.read_bytes(f"{url}/{name}") for name in ("a/b/f", "c/d/f", "e/f/g")] == [b"x", b"y", b"z"]
+
+
+def test_a_store_that_does_not_answer_has_not_lost_its_files(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec's `exists` takes any error for no: files that a tag needs would be deleted as those of none."""
+    storage = FsspecStorage(root)
+    storage.write_new(f"{root}/tag/tag-1", b"x")
+    assert storage.exists(f"{root}/tag/tag-1") and storage.exists(f"{root}/tag") and not storage.exists(f"{root}/tag/tag-2")
+
+    def fail(*_: object, **__: object) -> None:
+        raise ConnectionResetError("away")
+
+    def deny(*_: object, **__: object) -> None:
+        raise PermissionError("not yours")
+
+    for failure, expected in ((fail, StorageUnavailable), (deny, RequestRefused)):
+        for name in ("info", "ls"):
+            monkeypatch.setattr(storage._fs, name, failure)
+        for call in (storage.exists, storage.list_directory, storage.file_size):
+            with pytest.raises(StorageUnavailable) as raised:
+                call(f"{root}/tag/tag-1")
+            assert type(raised.value) is expected
+
+
+def test_a_look_that_was_given_up_lists_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class GivenUp(BaseException): ...
+
+    def give_up() -> None:
+        raise GivenUp
+
+    monkeypatch.setattr(fsspec_storage, "check_time", give_up)
+    with pytest.raises(GivenUp):
+        FsspecStorage(root).list_directory(root)
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError, ImportError, ConnectionError])
+def test_errors_while_a_store_is_opened_show_no_secrets(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    """Neither those of options nor of the URL, which the library quotes."""
+    url = "sftp://me:pa55word@h/t"
+
+    def fail(*_: object, **options: object) -> None:
+        raise error(f"{url} with {options} failed")
+
+    monkeypatch.setattr(fsspec_storage, "url_to_fs", fail)
+    with pytest.raises((UsageError, StorageUnavailable)) as raised:
+        FsspecStorage(url, {"key": "53cr3t"})
+    assert not {word for word in ("pa55word", "53cr3t") if word in f"{raised.value} {raised.value.details} {raised.value.hint}"}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UsageError) as raised:
+        FsspecStorage("hdfs://me:pa55word@h/t")
+    assert "pa55word" not in str(raised.value)
+
+
+def test_an_entry_for_the_directory_itself_is_none_of_its_files(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FsspecStorage(root)
+    own = storage._inner(f"{root}/d").rstrip("/")
+    entries = [
+        {"name": f"{own}/", "type": "file", "size": 0},
+        {"name": f"{own}/x/", "type": "directory", "size": None},
+        {"name": f"{own}/f", "type": "file", "size": 3, "LastModified": 1.5},
+    ]
+    monkeypatch.setattr(storage._fs, "ls", lambda *_, **__: entries)
+    found = [(entry.path, entry.is_directory, entry.size, entry.modified_millis) for entry in storage.list_directory(f"{root}/d")]
+    assert found == [(f"{root}/d/x", True, 0, 0), (f"{root}/d/f", False, 3, 1500)]

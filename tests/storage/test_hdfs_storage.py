@@ -156,6 +156,22 @@ class WebHdfs(BaseHTTPRequestHandler):
     """As much of Hadoop's REST interface as a commit needs."""
 
     files: dict[str, bytes]
+    is_gateway = False
+    """Whether this is HttpFS, which does not know `renameoptions`."""
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        path = url.path.removeprefix("/webhdfs/v1")
+        if path.endswith("-13"):
+            return self._answer(403, {"RemoteException": {"exception": "StandbyException", "message": "not active"}})
+        status = {"type": "FILE", "modificationTime": 1_700_000_000_123}
+        if "LISTSTATUS" in url.query:
+            found = [(name, data) for name, data in self.files.items() if name.startswith(f"{path}/")]
+            entries = [{**status, "pathSuffix": name.removeprefix(f"{path}/"), "length": len(data)} for name, data in found]
+            return self._answer(200, {"FileStatuses": {"FileStatus": entries}})
+        if path not in self.files:
+            return self._answer(404, {"RemoteException": {"exception": "FileNotFoundException", "message": path}})
+        return self._answer(200, {"FileStatus": {**status, "pathSuffix": "", "length": len(self.files[path])}})
 
     def do_PUT(self) -> None:
         url = urlsplit(self.path)
@@ -170,6 +186,9 @@ class WebHdfs(BaseHTTPRequestHandler):
             return self._answer(201, {})
         if query["destination"].endswith("-13"):
             return self._answer(500, {"RemoteException": {"exception": "StandbyException", "message": "not active"}})
+        if query.get("renameoptions") == "OVERWRITE" and not self.is_gateway:
+            self.files[query["destination"]] = self.files.pop(path)
+            return self._answer(200, None)
         free = query["destination"] not in self.files
         if free:
             self.files[query["destination"]] = self.files.pop(path)
@@ -187,9 +206,9 @@ class WebHdfs(BaseHTTPRequestHandler):
         self.files.pop(urlsplit(self.path).path.removeprefix("/webhdfs/v1"), None)
         self._answer(200, {"boolean": True})
 
-    def _answer(self, status: int, content: dict[str, Any], **headers: str) -> None:
+    def _answer(self, status: int, content: dict[str, Any] | None, **headers: str) -> None:
         self.send_response(status)
-        body = json.dumps(content).encode()
+        body = b"" if content is None else json.dumps(content).encode()
         for name, value in {**headers, "Content-Length": str(len(body)), "Content-Type": "application/json"}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -199,9 +218,10 @@ class WebHdfs(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def web_hdfs() -> Iterator[tuple[str, dict[str, bytes]]]:
+def web_hdfs(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, bytes]]]:
     files: dict[str, bytes] = {}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (WebHdfs,), {"files": files}))
+    settings = {"files": files, "is_gateway": getattr(request, "param", False)}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (WebHdfs,), settings))
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"webhdfs://127.0.0.1:{server.server_port}/wh/t", files
     server.shutdown()
@@ -215,6 +235,108 @@ def test_rename_by_rest(web_hdfs: tuple[str, dict[str, bytes]]) -> None:
     assert storage.put_if_absent(f"{root}/snapshot-1", b"theirs") is EXISTS
     assert storage.put_if_absent(f"{root}/snapshot-13", b"theirs") is UNKNOWN
     assert files == {"/wh/t/snapshot-1": b"mine"}
+
+
+@pytest.mark.parametrize("web_hdfs", [False, True], indirect=True, ids=["name node", "gateway"])
+def test_a_file_is_replaced_by_rest(web_hdfs: tuple[str, dict[str, bytes]]) -> None:
+    """A plain rename would not replace a file that exists, nor say so: a moved tag would stay where it was."""
+    root, files = web_hdfs
+    storage = HdfsStorage(root)
+    for content in (b"1", b"2", b"3"):
+        storage.overwrite(f"{root}/tag-x", content)
+        assert files == {"/wh/t/tag-x": content}
+    with pytest.raises(StorageUnavailable, match="not active"):
+        storage.overwrite(f"{root}/tag-13", b"4")
+    assert files == {"/wh/t/tag-x": b"3"}, "no temporary file is left"
+
+
+def test_files_have_their_times_by_rest(web_hdfs: tuple[str, dict[str, bytes]]) -> None:
+    """A consumer that seems to be of 1970 would expire at once."""
+    root, files = web_hdfs
+    files["/wh/t/consumer/consumer-a"] = b"{}"
+    (entry,) = HdfsStorage(root).list_directory(f"{root}/consumer")
+    assert (entry.path, entry.size, entry.modified_millis) == (f"{root}/consumer/consumer-a", 2, 1_700_000_000_123)
+
+
+def test_a_name_node_that_does_not_answer_does_not_mean_that_a_file_is_missing(web_hdfs: tuple[str, dict[str, bytes]]) -> None:
+    root, files = web_hdfs
+    files["/wh/t/tag-1"] = b"x"
+    storage = HdfsStorage(root)
+    assert storage.exists(f"{root}/tag-1") and not storage.exists(f"{root}/tag-2")
+    for call in (storage.exists, storage.file_size, storage.list_directory, storage.open_input):
+        with pytest.raises(StorageUnavailable, match="not active"):
+            call(f"{root}/tag-13")
+
+
+@pytest.mark.parametrize("answer", [{}, [], {"bool": True}])
+def test_an_answer_that_is_none_of_a_name_node_is_unclear(
+    web_hdfs: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    class Odd:
+        def json(self) -> Any:
+            return answer
+
+    storage = HdfsStorage(web_hdfs[0])
+    monkeypatch.setattr(storage._fs, "_call", lambda *_, **__: Odd())
+    with pytest.raises(OSError):
+        storage._rename("/a", "/b")
+
+
+def test_directories_are_moved_to_a_free_place(tmp_path: Path) -> None:
+    def rename(source: str, target: str) -> bool:
+        if not os.path.exists(source) or os.path.exists(target):
+            return False
+        os.rename(source, target)
+        return True
+
+    url = f"local://{tmp_path}"
+    storage = HdfsStorage(url, rename=rename)
+    for name in ("a", "b"):
+        storage.write_new(f"{url}/{name}/f", b"")
+    with pytest.raises(StorageUnavailable, match="FileExistsError"):
+        storage.move_directory(f"{url}/a", f"{url}/b")
+    with pytest.raises(FileNotFoundError):
+        storage.move_directory(f"{url}/gone", f"{url}/c")
+    storage.move_directory(f"{url}/a", f"{url}/new/trash/a")
+    assert (tmp_path / "new/trash/a/f").exists() and (tmp_path / "b/f").exists() and not (tmp_path / "a").exists()
+
+
+def test_without_a_connection_no_file_is_written(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_HOME", "/nowhere")
+    storage = HdfsStorage(root)
+    with pytest.raises(StorageUnavailable, match="libhdfs"):
+        storage.put_if_absent(f"{root}/snapshot-1", b"mine")
+    assert storage.list_directory(root) == []
+
+
+def test_texts_of_the_builder_live_until_it_has_connected(node: NameNode) -> None:
+    """The builder keeps pointers to them."""
+    gone: list[bytes] = []
+
+    class Bytes(bytes):
+        def __del__(self) -> None:
+            gone.append(bytes(self))
+
+    class Text(str):
+        def encode(self, *_: Any) -> bytes:  # type: ignore[override]
+            return Bytes(str.encode(self))
+
+    class Value:
+        def __init__(self, text: str) -> None:
+            self._text = text
+
+        def __str__(self) -> str:
+            return Text(self._text)
+
+    class Pointers(FakeLibhdfs):
+        def hdfsBuilderSetUserName(self, builder: int, name: bytes) -> None: ...
+        def hdfsBuilderSetKerbTicketCachePath(self, builder: int, path: bytes) -> None: ...
+        def hdfsBuilderConnect(self, builder: int) -> int:
+            assert gone == []
+            return 7
+
+    LibhdfsRename("hdfs://nn/wh", {"user": Value("me"), "kerb_ticket": Value("/t")}, Pointers(node))
+    assert sorted(gone) == [b"/t", b"me"]
 
 
 def test_the_name_node_is_asked_with_the_options_of_the_storage(node: NameNode, monkeypatch: pytest.MonkeyPatch) -> None:
