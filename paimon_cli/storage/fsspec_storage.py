@@ -199,7 +199,7 @@ class _LibraryErrors(contextlib.AbstractContextManager[None]):
     def __init__(self, path: str, options: Mapping[str, Any], failures: tuple[type[Exception], ...]) -> None:
         self._path = path
         self._options = options
-        self._failures = (OSError, *failures)
+        self._failures: tuple[type[Exception], ...] = (OSError, *failures)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None or isinstance(error, PaimonError):

@@ -318,7 +318,7 @@ def test_texts_of_the_builder_live_until_it_has_connected(node: NameNode) -> Non
             gone.append(bytes(self))
 
     class Text(str):
-        def encode(self, *_: Any) -> bytes:  # type: ignore[override]
+        def encode(self, *_: Any) -> bytes:
             return Bytes(str.encode(self))
 
     class Value:
