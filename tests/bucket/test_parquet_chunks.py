@@ -24,7 +24,7 @@ from paimon_cli.bucket.parquet_chunks import (
     whole_bounds,
 )
 from paimon_cli.metadata.compact_thrift import BINARY, STRUCT, Struct, number
-from paimon_cli.metadata.parquet_footer import PageBounds
+from paimon_cli.metadata.parquet_footer import PageBounds, PageLocations
 
 
 def parquet(columns: dict[str, Sequence[Any]], **options: Any) -> io.BytesIO:
@@ -91,7 +91,11 @@ def test_ranges_come_in_their_order_and_near_ones_are_read_at_once() -> None:
 
 
 ROWS = 3000
-PAGED = {"narrow": list(range(ROWS)), "wide": [f"{n:040d}" for n in range(ROWS)], "also": list(range(ROWS, 2 * ROWS))}
+PAGED: dict[str, Sequence[Any]] = {
+    "narrow": list(range(ROWS)),
+    "wide": [f"{n:040d}" for n in range(ROWS)],
+    "also": list(range(ROWS, 2 * ROWS)),
+}
 OPTIONS: dict[str, Any] = {"use_dictionary": False, "data_page_size": 4000, "write_batch_size": 100, "column_encoding": None}
 
 
@@ -155,8 +159,6 @@ def test_pages_with_other_numbers_of_rows_than_the_index_says_are_refused(paged:
 def test_page_indexes_that_cannot_be_are_damage(
     paged: io.BytesIO, monkeypatch: pytest.MonkeyPatch, field: str, value: Any
 ) -> None:
-    from paimon_cli.metadata.parquet_footer import PageLocations
-
     decode = PageLocations.decode
 
     def damaged(content: bytes) -> Any:
@@ -170,10 +172,13 @@ def test_page_indexes_that_cannot_be_are_damage(
 
 
 def test_chunks_in_other_files_or_encrypted_ones_are_refused(paged: io.BytesIO) -> None:
-    for change in (lambda entry: entry.update({1: (BINARY, b"other.parquet")}), lambda entry: entry.pop(3)):
+    for is_elsewhere in (True, False):
         footer = read_footer(paged)
         entry = footer.chunk(0, 0)
-        change(entry)
+        if is_elsewhere:
+            entry[1] = (BINARY, b"other.parquet")
+        else:
+            del entry[3]
         changed = SimpleNamespace(chunk=lambda group, leaf, entry=entry: entry, groups=footer.groups)
         with pytest.raises(ValueError, match="encrypted, or in another file"):
             chunks_of(paged, cast("Any", changed), [footer.columns["narrow"]], [0])
@@ -197,7 +202,7 @@ def test_bounds_of_a_whole_chunk(
     low: bytes | None, high: bytes | None, nulls: int | None, is_required: bool, expected: PageBounds | None
 ) -> None:
     """Nulls come first; a chunk of 10 values."""
-    known = {6: None if low is None else (BINARY, low), 5: None if high is None else (BINARY, high)}
+    known: dict[int, Any] = {6: None if low is None else (BINARY, low), 5: None if high is None else (BINARY, high)}
     known[3] = None if nulls is None else number(nulls)
     statistics = Struct({field: value for field, value in known.items() if value is not None})
     chunk = SimpleNamespace(metadata=Struct({5: number(10), 12: (STRUCT, statistics)}))

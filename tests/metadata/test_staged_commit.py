@@ -239,9 +239,9 @@ BAD_FILE, BAD_INDEX = replace(data_file("data-1.parquet"), level=-1), IndexFileM
     "message",
     [
         *(
-            CommitMessage(b"", 0, 1, **{part: FileChanges(**{kind: (BAD_FILE,)})})
-            for part in ("append", "compact")
-            for kind in ("added", "removed", "changelog")
+            CommitMessage(b"", 0, 1, changes if is_append else FileChanges(), FileChanges() if is_append else changes)
+            for is_append in (True, False)
+            for changes in (FileChanges((BAD_FILE,)), FileChanges((), (BAD_FILE,)), FileChanges((), (), (BAD_FILE,)))
         ),
         CommitMessage(b"", 0, 1, append=FileChanges(added_indexes=(BAD_INDEX,))),
         CommitMessage(b"", 0, 1, compact=FileChanges(added_indexes=(BAD_INDEX,))),
