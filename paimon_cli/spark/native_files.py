@@ -36,7 +36,7 @@ PLAIN_SCHEMES = ("hdfs://", "webhdfs://")
 """URLs that Spark reads with its own configuration, besides paths on this machine."""
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark would interpret a path with one of them as a pattern."""
-HIDDEN_NAMES = ("_", ".")
+HIDDEN_TO_SPARK = ("_", ".")
 """Spark leaves out files whose names begin so, silently, also those that it is told to read."""
 MAX_WORD_BYTES = 512 << 20
 """The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
@@ -210,7 +210,7 @@ class _NativeSplits:
             return "files that may be adopted ones, which lack partition columns"
         if file_format(file.file_name) != "parquet":
             return f"{file_format(file.file_name)} files"
-        if file.file_name.startswith(HIDDEN_NAMES) or ":" in file.file_name:
+        if file.file_name.startswith(HIDDEN_TO_SPARK) or ":" in file.file_name:
             return "names that Spark takes for those of hidden files, or cannot parse"
         path = self._spark_path(self._context.data_file_path(split.bucket.partition, split.bucket.bucket, file))
         if path is None:
