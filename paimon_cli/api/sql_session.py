@@ -78,8 +78,11 @@ class SqlSession:
         self.run(script, keep, before_next)
         return results[-1]
 
-    def run(self, script: str, show: Callable[[SqlResult], None], before: Callable[[], None] | None = None) -> None:
+    def run(self, script: str, show: Callable[[SqlResult], None], before_next: Callable[[], None] | None = None) -> None:
         """Run all statements, and hand what each answers to `show`. After an error the statements behind it are not run.
+
+        `before_next`: reads the rest of an answer before the next statement may change what it reads; an error in it is one of
+        the statement that answered.
 
         Raises the error of the statement, which says what was committed before.
         """
@@ -89,26 +92,23 @@ class SqlSession:
         self._check_params(statements)
         done: list[tuple[int, SqlResult]] = []
         for number, statement in enumerate(statements, 1):
-            at, current = number, statement
             try:
-                if before is not None and number > 1:  # it reads on in what the last statement has answered
-                    at, current = number - 1, statements[number - 2]
-                    before()
-                at, current = number, statement
                 result = self.execute(statement)
                 if result.verb not in ("", *NOTHING_DONE):
                     done.append((number, result))
                 show(result)
+                if before_next is not None and number < len(statements):
+                    before_next()
             except RuntimeError as error:  # DuckDB has noticed the interrupt before Python
                 if not self.context.was_interrupted:
                     raise
                 interrupt = KeyboardInterrupt()
-                _say_what_is_done(interrupt, at, statements, done)
+                _say_what_is_done(interrupt, number, statements, done)
                 raise interrupt from error
             except (PaimonError, KeyboardInterrupt) as error:
-                if isinstance(error, UsageError) and (missing := self._without_value(current)) is not None:
+                if isinstance(error, UsageError) and (missing := self._without_value(statement)) is not None:
                     error.set_hint(f"if :{missing} is a parameter, give it a value: --param {missing}=VALUE")
-                _say_what_is_done(error, at, statements, done)
+                _say_what_is_done(error, number, statements, done)
                 raise
 
     def _check_params(self, statements: Sequence[Statement]) -> None:

@@ -43,6 +43,7 @@ from paimon_cli.ingest.text_form import TEXT_FORMATS
 from paimon_cli.ingest.text_values import parse_text, text_of_cells, with_nulls
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sorted_rows import MergeEngine
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND, RowKind, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import nearest
@@ -79,8 +80,10 @@ class RowKindFilter:
         refusals = [(kind, engine.refusal(kind)) for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE) if kind not in dropped]
         return RowKindFilter(frozenset(dropped), tuple((kind, refusal) for kind, refusal in refusals if refusal is not None))
 
-    def accepted(self, rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
-        """The rows to write. Raises `BadInput`, which names `source`, for a kind that the table refuses."""
+    def accepted(self, rows: pa.RecordBatch, source: str, engine: MergeEngine | None) -> pa.RecordBatch:
+        """The rows to write. Raises `BadInput`, which names `source`, for a kind that the table refuses, and for a retraction
+        that the merge `engine` cannot merge (None: the table does not merge).
+        """
         kinds = rows.column(VALUE_KIND).to_numpy()
         if not kinds.any():
             return rows
@@ -88,7 +91,10 @@ class RowKindFilter:
             if (kinds == kind).any():
                 raise BadInput(f"{source}: {refusal.what}", refusal.why, refusal.hint, source=source)
         is_dropped = np.isin(kinds, list(self.dropped))
-        return rows.filter(pa.array(~is_dropped)) if is_dropped.any() else rows
+        rows = rows.filter(pa.array(~is_dropped)) if is_dropped.any() else rows
+        if engine is not None and (impossible := engine.refusal_of_values(rows)) is not None:
+            raise BadInput(f"{source}: {impossible.what}", impossible.why, impossible.hint, source=source)
+        return rows
 
 
 def _append_refusal(kind: int) -> BadInput:
@@ -142,8 +148,9 @@ class IncomingRows:
         else:
             keys = Needed(required=optional, missing=tally.missing_columns)
         kind_fields = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
+        engine = merge_engine(self.schema, self.schema.typed_options) if self.schema.primary_keys else None
         for raw in self.source.raw_rows(split, [*self.schema.fields, *kind_fields], keys):
-            rows = self.kind_filter.accepted(self.conform(raw, split, tally), split.name)
+            rows = self.kind_filter.accepted(self.conform(raw, split, tally), split.name, engine)
             if rows.num_rows and self.own_buckets is not None:
                 rows = self.own_buckets.accepted(rows, split, tally)
             if rows.num_rows:

@@ -129,6 +129,13 @@ class MergeEngine(Protocol):
         """Why the table does not accept rows of this kind (-D or -U), None if it does. Checked before rows are written."""
         ...
 
+    def refusal_of_values(self, rows: pa.RecordBatch) -> BadInput | None:
+        """Why a retraction among the rows cannot be merged because of its values, although its kind is accepted; else None.
+
+        Checked before rows are written: a row alone of its key is stored unmerged, and then nobody could read the key again.
+        """
+        ...
+
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         """At most one row per key, in key order. Raises `BadInput` for a row that the engine does not accept."""
         ...
@@ -162,6 +169,9 @@ class EngineAround:
     def refusal(self, kind: int) -> BadInput | None:
         return self.engine.refusal(kind)
 
+    def refusal_of_values(self, rows: pa.RecordBatch) -> BadInput | None:
+        return self.engine.refusal_of_values(rows)
+
 
 class LowestLevel(EngineAround):
     """A `MergeEngine` that merges, for each key, the rows of level 0 with those of the lowest level above 0 that has any.
@@ -185,6 +195,9 @@ class WholeRowEngine:
         return ()
 
     def refusal(self, kind: int) -> BadInput | None:
+        return None
+
+    def refusal_of_values(self, rows: pa.RecordBatch) -> BadInput | None:
         return None
 
 

@@ -140,8 +140,6 @@ class TableWriter:
         step = max(1, batch.num_rows * self._plan.buffer_size // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, step):
             rows = batch.slice(start, step)
-            if self._postpones:
-                self._memory.refuse_impossible_retractions(rows)
             routed = self._router.route(rows)
             yield from routed.pieces(self._memory.order_of(routed.rows))
 

@@ -18,7 +18,6 @@ from paimon_cli.lsm.changelog import InputChanges
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import merge_in_memory, rows_of
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
-from paimon_cli.metadata.data_file_schema import VALUE_KIND, RowKind
 from paimon_cli.pieces import PIECES
 
 
@@ -123,15 +122,6 @@ class WriteBuffer:
         if not self.sorts:
             return None
         return stable_order(order_words([rows.column(name) for name in self.keys]))
-
-    def refuse_impossible_retractions(self, rows: pa.RecordBatch) -> None:
-        """Raise the error that the merge engine would raise for retractions among the rows, which are merged only later."""
-        kinds = rows.column(VALUE_KIND).to_numpy()
-        for kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE):
-            found = np.flatnonzero(kinds == kind)
-            if len(found):
-                row = rows.slice(int(found[0]), 1)
-                list(merge_in_memory([row, row], self.keys, self.engine, 2))
 
     def join(self, owner: BufferOwner) -> None:
         """Register an owner, whose rows may be spilled or flushed from now on."""

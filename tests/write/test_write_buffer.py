@@ -10,11 +10,10 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.engines.deduplicate import Deduplicate
 from paimon_cli.lsm.sorted_rows import KeepAllVersions
-from paimon_cli.metadata.data_file_schema import RowKind, merge_schema
+from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from tests.tables import live_files, make_table, rows, write
 
@@ -139,18 +138,6 @@ def test_which_rows_are_sorted_and_which_are_merged(tmp_path: Path) -> None:
     assert clustered.sorts and isinstance(clustered.engine, KeepAllVersions), "equal rows of an append table are two rows"
     order = clustered.order_of(batch_of(clustered.context, [(1, "b"), (2, "a"), (3, "b")]))
     assert order is not None and order.tolist() == [1, 0, 2]
-
-
-@pytest.mark.parametrize("kind", [RowKind.UPDATE_BEFORE, RowKind.DELETE])
-def test_retractions_are_refused_before_they_wait_for_a_compaction(tmp_path: Path, kind: int) -> None:
-    """Also if the last row of a batch is the only one, and alone of its key, which the engine would let pass."""
-    memory = memory_of(tmp_path, {"merge-engine": "first-row"}, postpones=True)
-    good, bad = batch_of(memory.context, [(1, "a"), (2, "b")]), batch_of(memory.context, [(3, "c")], kind)
-    memory.refuse_impossible_retractions(good)
-    with pytest.raises(BadInput, match="merge-engine=first-row does not accept"):
-        memory.refuse_impossible_retractions(pa.concat_batches([good, bad]))
-    plain = memory_of(tmp_path / "plain", postpones=True)
-    plain.refuse_impossible_retractions(batch_of(plain.context, [(3, "c")], kind))
 
 
 def test_spilled_runs_come_back_once_in_the_order_of_arrival(tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ class Aggregation:
         without = [name for name, function in self.functions.items() if not function.retracts and name not in self.ignore_retract]
         return no_retraction(without[0]) if without else None
 
+    def refusal_of_values(self, rows: pa.RecordBatch) -> BadInput | None:
+        return None
+
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         kinds = rows.rows.column(VALUE_KIND).to_numpy()[rows.order]
         codes = self._codes(rows, kinds)

@@ -65,6 +65,22 @@ class PartialUpdate:
             "set ignore-delete=true or partial-update.remove-record-on-delete=true, use sequence groups, or drop such rows",
         )
 
+    def refusal_of_values(self, rows: pa.RecordBatch) -> BadInput | None:
+        """Retractions of a group that has a column without an inverse, unless they have no sequence or remove the row."""
+        without = [name for name, function in self.functions.items() if not function.retracts and name not in self.ignore_retract]
+        if self.ignore_delete or not without:
+            return None
+        retractions = rows.filter(pa.array((rows.column(VALUE_KIND).to_numpy() & 1) == 1))
+        each = np.arange(retractions.num_rows)
+        work = Operations.of(SortedRows(retractions, each, each, merge_lone=True))
+        verdicts = judge(self.groups, retractions, work.order, work.starts, work.kinds, np.ones(len(work.order), dtype=bool))
+        removed = verdicts.removed & work.retracts
+        for group, verdict in zip(self.groups, verdicts.of_group, strict=True):
+            for name in group.names.intersection(without):
+                if self._cannot_retract(name, self._codes(name, work, verdict), work, removed):
+                    return no_retraction(name)
+        return None
+
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         work = Operations.of(rows)
         names = frozenset(rows.rows.schema.names)
@@ -113,14 +129,21 @@ class PartialUpdate:
 
     def _aggregated(self, name: str, column: pa.Array, work: Operations, verdict: np.ndarray, removed: np.ndarray) -> pa.Array:
         """The aggregated column of a sequence group. Older rows are added as REVERSED; retractions apply even if older."""
+        codes = self._codes(name, work, verdict)
+        if self._cannot_retract(name, codes, work, removed):
+            raise no_retraction(name)
+        return self.functions[name].merge(column, work.history(codes, removed | work.replaces))
+
+    def _codes(self, name: str, work: Operations, verdict: np.ndarray) -> np.ndarray:
         codes = np.select([verdict == ALL_NULL, verdict == OLDER], [SKIP, REVERSED], ADD)
-        codes = np.where(work.retracts & (verdict != ALL_NULL), SKIP if name in self.ignore_retract else RETRACT, codes)
-        function = self.functions[name]
-        if not function.retracts:
-            refused = (codes == RETRACT) & ~work.replaces
-            if (refused if self._stands_before_removal(name) else refused & ~removed).any():
-                raise no_retraction(name)
-        return function.merge(column, work.history(codes, removed | work.replaces))
+        return np.where(work.retracts & (verdict != ALL_NULL), SKIP if name in self.ignore_retract else RETRACT, codes)
+
+    def _cannot_retract(self, name: str, codes: np.ndarray, work: Operations, removed: np.ndarray) -> bool:
+        """Whether an operation retracts the column, whose function has no inverse."""
+        if self.functions[name].retracts:
+            return False
+        refused = (codes == RETRACT) & ~work.replaces
+        return bool((refused if self._stands_before_removal(name) else refused & ~removed).any())
 
     def _stands_before_removal(self, name: str) -> bool:
         """Whether Java, which works column by column, retracts this column before it reaches the field that removes the row."""
