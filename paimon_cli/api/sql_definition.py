@@ -247,8 +247,9 @@ def alter(context: SqlContext, words: Words) -> SqlResult:
     if words.accept("RENAME", "TO"):
         new = ".".join(words.path("the new name"))
         words.expect_end(_END)
-        if not {".", "/"} & set(new) and "/" not in name:  # it stays in its own database, not in that of USE
-            new = f"{name.partition('.')[0]}.{new}" if "." in name else new
+        database, dot, _ = name.partition(".")
+        if dot and "/" not in name and not {".", "/"} & set(new):
+            new = f"{database}.{new}"  # it stays in its own database, not in that of USE
         context.catalog.rename_table(name, new)
         return changed("altered", new, None)
     table = context.catalog.table(name)

@@ -37,7 +37,7 @@ PLAIN_SCHEMES = ("hdfs://", "webhdfs://")
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark would interpret a path with one of them as a pattern."""
 HIDDEN_TO_SPARK = ("_", ".")
-"""Spark leaves out files whose names begin so, silently, also those that it is told to read."""
+"""Spark silently skips files whose names begin with one of these, even files that it is told to read."""
 MAX_WORD_BYTES = 512 << 20
 """The most bytes of bitmaps that are broadcast to the executors; files whose vectors exceed it are read by Python workers."""
 MAX_BELIEVED_ROWS = 1 << 24

@@ -52,7 +52,7 @@ MAX_LITERAL_ROWS = 4_000_000
 _SIZE, POSITION, _WORDS = "_paimon_size", "_paimon_position", "_paimon_words"
 _METADATA = "_metadata"
 _OWN_COLUMNS = (_METADATA, _SIZE, POSITION, _WORDS)
-"""Columns beside those of a table while rows are left out: one of the same name, in any case, would be taken for them."""
+"""Columns that are added while rows are left out. One of the table with such a name, in any case, would be mistaken for it."""
 SIZE_OF_FILE, PLACE_IN_FILE = f"{_METADATA}.file_size", f"{_METADATA}.row_index"
 AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
@@ -190,7 +190,7 @@ def _division(spark: SparkSession, scan: RowScan, native: bool | None) -> Divisi
         return all_to_python(scan, f"columns differ only in upper and lower case, and {CASE_SENSITIVE} is not set")
     division = divided(scan, native)
     if any(file.hidden is not None for file in division.files) and not _has_positions(spark, division.files):
-        return all_to_python(scan, f"{V1_SOURCES} is without parquet, or a column is called as one of Spark's or ours")
+        return all_to_python(scan, f"{V1_SOURCES} is without parquet, or a column has the name of one that is added here")
     return division
 
 

@@ -166,10 +166,10 @@ class PaimonStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [quoted_name(name) for name in self._schema.names if name != ROW_KIND]
 
     def _whole_table(self, table: Table, number: int | None, in_task: bool = False) -> RowScan | None:
-        """All rows of a snapshot but those that a later changelog shows, when a compaction reads them.
+        """The rows with which a stream begins: all of a snapshot, but none that a later batch shows (Java: DataTableStreamScan).
 
-        So does Java's DataTableStreamScan. Other rows that reads hide until a compaction are among them, because nothing shows
-        these later. None if only a task can plan them.
+        Rows that wait for a compaction are left out if its changelog will show them. Otherwise no batch would, so they are read
+        with the others. `in_task`: whether this runs in a task. None if only a task can plan the read.
         """
         context = table.supported
         if context.mode.merges_postponed:

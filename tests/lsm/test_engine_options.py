@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -253,34 +253,35 @@ def test_each_of_several_removing_groups_removes_the_row(accepting: str) -> None
     assert found.column(VALUE_KIND).to_pylist() == [RowKind.DELETE]
 
 
+def merged(options: dict[str, str], kinds: list[int], **cells: list[int]) -> dict[str, Any]:
+    """The row that these versions of key 1 merge to, with its kind. `cells`: the other columns, in the order of the table."""
+    columns = {"k": [1] * len(kinds), **cells}
+    fields = [
+        {"id": number, "name": name, "type": "INT NOT NULL" if name == "k" else "INT"} for number, name in enumerate(columns)
+    ]
+    schema = {"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": {**PARTIAL, **options}}
+    values = [pa.array(of_column, pa.int32()) for of_column in columns.values()]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(range(len(kinds)), pa.int64()), pa.array(kinds, pa.int8()), *values], [SEQUENCE_NUMBER, VALUE_KIND, *columns]
+    )
+    (found,) = merge_piece([rows.slice(row, 1) for row in range(len(kinds))], ["k"], engine_of(table_schema(schema)))
+    (row,) = found.drop_columns([SEQUENCE_NUMBER, "k"]).to_pylist()
+    return cast("dict[str, Any]", row)
+
+
+INSERTED, DELETED = RowKind.INSERT, RowKind.DELETE
+
+
 def test_a_removal_begins_all_groups_anew() -> None:
     """Group h is at 9 when a deletion of group g removes the row; what comes then with h = 1 belongs to the new row."""
-    columns = {"k": "INT NOT NULL", "g": "INT", "b": "INT", "h": "INT", "l2": "INT"}
-    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
-    options = {**PARTIAL, "fields.g.sequence-group": "b", "fields.h.sequence-group": "l2", ON_GROUP: "g"}
-    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
-    given = {"k": [1, 1, 1], "g": [5, 6, 7], "b": [50, 60, 70], "h": [9, 0, 1], "l2": [90, 0, 10]}
-    kinds = pa.array([RowKind.INSERT, RowKind.DELETE, RowKind.INSERT], pa.int8())
-    values = [pa.array(given[name], pa.int32()) for name in columns]
-    rows = pa.RecordBatch.from_arrays(
-        [pa.array([0, 1, 2], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
-    )
-    (found,) = merge_piece([rows.slice(row, 1) for row in range(3)], ["k"], merging)
-    assert found.to_pylist() == [{SEQUENCE_NUMBER: 2, VALUE_KIND: 0, "k": 1, "g": 7, "b": 70, "h": 1, "l2": 10}]
+    options = {"fields.g.sequence-group": "b", "fields.h.sequence-group": "c", ON_GROUP: "g"}
+    found = merged(options, [INSERTED, DELETED, INSERTED], g=[5, 6, 7], b=[50, 60, 70], h=[9, 0, 1], c=[90, 0, 10])
+    assert found == {VALUE_KIND: INSERTED, "g": 7, "b": 70, "h": 1, "c": 10}
 
 
 def test_ignored_deletions_clear_no_group() -> None:
-    columns = {"k": "INT NOT NULL", "g": "INT", "b": "INT"}
-    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
-    options = {**PARTIAL, "fields.g.sequence-group": "b", "ignore-delete": "true"}
-    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
-    kinds = pa.array([RowKind.INSERT, RowKind.DELETE], pa.int8())
-    values = [pa.array(cells, pa.int32()) for cells in ([1, 1], [5, 6], [50, 60])]
-    rows = pa.RecordBatch.from_arrays(
-        [pa.array([0, 1], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
-    )
-    (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
-    assert found.to_pylist() == [{SEQUENCE_NUMBER: 0, VALUE_KIND: 0, "k": 1, "g": 5, "b": 50}]
+    options = {"fields.g.sequence-group": "b", "ignore-delete": "true"}
+    assert merged(options, [INSERTED, DELETED], g=[5, 6], b=[50, 60]) == {VALUE_KIND: INSERTED, "g": 5, "b": 50}
 
 
 @pytest.mark.parametrize(("removing", "fields_of_group"), [("a", "g"), ("b", "g,h")])
@@ -299,15 +300,6 @@ def test_ignored_deletions_contradict_those_that_remove() -> None:
 
 def test_of_the_fields_of_a_removing_group_the_first_one_removes_the_row() -> None:
     """Column b stands between the two fields, so that Java never retracts it."""
-    columns = {"k": "INT NOT NULL", "g": "INT", "h": "INT", "b": "INT", "i": "INT", "x": "INT"}
-    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(columns.items())]
-    options = {**PARTIAL, "fields.g.sequence-group": "b", "fields.b.aggregate-function": "max", ON_GROUP: "h,i"}
-    options["fields.h,i.sequence-group"] = "x"
-    merging = engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
-    values = [pa.array([1, 1], pa.int32()), *(pa.array([1, 2], pa.int32()) for _ in range(5))]
-    kinds = pa.array([RowKind.INSERT, RowKind.DELETE], pa.int8())
-    rows = pa.RecordBatch.from_arrays(
-        [pa.array([0, 1], pa.int64()), kinds, *values], names=[SEQUENCE_NUMBER, VALUE_KIND, *columns]
-    )
-    (found,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
-    assert found.column(VALUE_KIND).to_pylist() == [RowKind.DELETE]
+    options = {"fields.g.sequence-group": "b", "fields.b.aggregate-function": "max", "fields.h,i.sequence-group": "c"}
+    found = merged({**options, ON_GROUP: "h,i"}, [INSERTED, DELETED], g=[1, 2], h=[1, 2], b=[1, 2], i=[1, 2], c=[1, 2])
+    assert found[VALUE_KIND] == DELETED

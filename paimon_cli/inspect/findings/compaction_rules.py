@@ -243,7 +243,7 @@ DAY_MILLIS = 86_400_000
 MIN_SEEN_MILLIS = 3_600_000
 """The shortest history from which a number of files per day is derived: a shorter one may be a burst of commits.
 
-The number is that of the whole history, because most commits may follow each other within a burst.
+The rate is that of the whole history. The median interval would be that of a burst, if most commits belong to one.
 """
 
 
@@ -273,7 +273,7 @@ def _commit_figures(table: ExaminedTable) -> tuple[dict[str, Figure], str]:
     if seen < MIN_SEEN_MILLIS:
         return figures, f"{said}; {commits} commits within {looked_at} s are too few for a daily rate"
     per_day = round(files * (len(times) - 1) * DAY_MILLIS / seen)
-    return figures | {"files_per_day": per_day}, f"{said}, after a median of {seconds} s; {per_day:,} files a day"
+    return figures | {"files_per_day": per_day}, f"{said}, the median interval is {seconds} s: {per_day:,} files a day"
 
 
 class _Added(NamedTuple):

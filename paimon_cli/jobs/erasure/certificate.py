@@ -50,7 +50,7 @@ class Certificate:
             return
         for file in (path, path + _TEXT_SUFFIX, path + _UNFINISHED, path + _TEXT_SUFFIX + _UNFINISHED):
             if os.path.lexists(file):
-                why = "a certificate is never replaced, nor is what is not one; it is written when its erasure is done"
+                why = "a certificate is never replaced, and replaces no other file; it is written when its erasure is done"
                 raise UsageError(f"{file} exists", why, "name another file")
 
     @staticmethod
