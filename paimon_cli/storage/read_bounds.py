@@ -18,7 +18,6 @@ BOUNDS = {
     "LATEST": 64 * _KB,
     "EARLIEST": 64 * _KB,
     "consumer-": 64 * _KB,
-    "compaction-": 64 * _KB,
     "_SUCCESS": 64 * _KB,
     "policy.yaml": _MB,
     "reads.ndjson": 32 * _MB,
@@ -28,10 +27,12 @@ BOUNDS = {
     "index-manifest-": 512 * _MB,
     "index-": _GB,
 }
-"""Beginning of a file's name -> bytes: schemas, snapshots, tags, long-lived changelogs, hints, consumers, leases, marks of
-finished partitions, policies, counts of reads, records of removals, manifests and their lists, index manifests, and index files
-(deletion vectors, hash indexes).
+"""Beginning of a file's name -> bytes: schemas, snapshots, tags, long-lived changelogs, hints, consumers, marks of finished
+partitions, policies, counts of reads, records of removals, manifests and their lists, index manifests, and index files (deletion
+vectors, hash indexes).
 """
+_LEASES, _BOUND_OF_LEASE = "lease", 64 * _KB
+"""The directory of leases, whose names begin with what they are for."""
 _BEGINNINGS = tuple(BOUNDS)
 OTHERS = _GB
 """Bytes of any other file that is read whole, such as the file indexes of a data file."""
@@ -39,7 +40,9 @@ OTHERS = _GB
 
 def bound_of(path: str) -> int:
     """The most bytes that may be read of the file at `path` as a whole."""
-    name = path.rpartition("/")[2]
+    directory, _, name = path.rpartition("/")
+    if directory.rpartition("/")[2] == _LEASES:
+        return _BOUND_OF_LEASE
     if not name.startswith(_BEGINNINGS):
         return OTHERS
     return max((len(prefix), bound) for prefix, bound in [("", OTHERS), *BOUNDS.items()] if name.startswith(prefix))[1]

@@ -174,6 +174,22 @@ def test_a_lease_that_cannot_be_understood_lives_as_long_as_ours(directory: str,
     assert heir.acquire(STORE, directory) and files(directory) == ["compaction-8", "other-9"]
 
 
+def test_a_lease_is_neither_read_beyond_its_bound_nor_waited_for_longer_than_a_day(directory: str) -> None:
+    clock = HandClock()
+    asks = Leases("backup", "asks", 60_000, clock)
+    STORE.write_new(f"{directory}/backup-1", b'{"lives_ms": 5' + bytes(64 << 10))
+    assert not asks.acquire(STORE, directory)
+    clock.sleep(60)
+    assert asks.acquire(STORE, directory), "what is too large to be a lease lives as long as ours"
+    asks.release(directory)
+    STORE.write_new(f"{directory}/backup-1", b'{"lives_ms": 999999999999999999}')
+    assert not asks.acquire(STORE, directory)
+    clock.sleep(86_399)
+    assert not asks.acquire(STORE, directory)
+    clock.sleep(1)
+    assert asks.acquire(STORE, directory)
+
+
 def test_a_lease_that_no_file_shows_is_not_ours(directory: str) -> None:
     class Silent(LocalStorage):
         def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

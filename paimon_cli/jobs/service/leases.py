@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import StorageUnavailable, TookTooLong
+from paimon_cli.errors import DamagedFile, StorageUnavailable, TookTooLong
 from paimon_cli.metadata.table_layout import parse_numbered
 from paimon_cli.storage.capabilities import remove_empty_directory
 from paimon_cli.storage.deletions import delete_all
@@ -31,6 +31,8 @@ from paimon_cli.storage.time_bounds import look_at_each, within
 _RENEWALS = 3
 """How many times a lease is renewed within its time to live."""
 _AT_ONCE = 8
+_LONGEST_MILLIS = 86_400_000
+"""A lease is not waited for longer than this, whatever lifetime its file claims."""
 
 
 _File = tuple[int, int]
@@ -168,10 +170,10 @@ class Leases:
         return self.clock.now_millis() - since >= lives
 
     def _lifetime(self, storage: Storage, path: str) -> int:
-        """The time to live (millis) in the file; our own if the file cannot be parsed."""
+        """The time to live (millis) in the file, at most a day; our own if the file cannot be parsed."""
         try:
-            return int(json.loads(storage.read_bytes(path))["lives_ms"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            return min(int(json.loads(storage.read_bytes(path))["lives_ms"]), _LONGEST_MILLIS)
+        except (DamagedFile, FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return self.lives_millis
 
     def _put(self, storage: Storage, directory: str, number: int) -> bool:
