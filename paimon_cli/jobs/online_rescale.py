@@ -34,6 +34,12 @@ MOST_ROUNDS = 50
 """How often what was written meanwhile is split, before the command gives up."""
 
 
+def others_were_faster(what: str) -> StorageUnavailable:
+    """The error for a table that never was as it was planned, however often that was tried."""
+    why = f"other jobs have written to it in each of {MOST_ROUNDS} rounds"
+    return StorageUnavailable(what, why, "run the command again, or stop the writers for a moment")
+
+
 def check_online(context: TableContext, present: int, total: int, counts: Mapping[bytes, int]) -> None:
     """Raise the error for a table that cannot be rescaled from `present` to `total` buckets while writers go on.
 
@@ -108,11 +114,7 @@ class OnlineRescale:
             except FilesConflict:
                 continue
         self.new_files.delete_all_but(())
-        raise StorageUnavailable(
-            f"the bucket count of {context.address} was not changed",
-            f"other jobs have written to it in each of {MOST_ROUNDS} rounds",
-            "run the command again, or stop the writers for a moment",
-        )
+        raise others_were_faster(f"the bucket count of {context.address} was not changed")
 
     def _catch_up(self, latest: Snapshot) -> bool:
         """Split or merge the files that no task has read yet, and forget tasks whose files others have replaced.

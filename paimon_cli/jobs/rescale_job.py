@@ -29,7 +29,7 @@ from paimon_cli.history.tiered_rows import expect_own_buckets
 from paimon_cli.history.unfinished_rescale import rescale_record
 from paimon_cli.jobs.bucket_regroup import can_regroup, regroup
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
-from paimon_cli.jobs.online_rescale import MOST_ROUNDS, OnlineRescale, check_online
+from paimon_cli.jobs.online_rescale import MOST_ROUNDS, OnlineRescale, check_online, others_were_faster
 from paimon_cli.jobs.stored_rows import RowsOfTable, numbered_splits
 from paimon_cli.jobs.table_change import (
     NewFiles,
@@ -240,6 +240,9 @@ def rescale_beside_writers(context: TableContext, plan: RescalePlan, engine: Eng
             latest = context.snapshots.latest()
             if not _partitions_to_move(context, latest, plan.buckets, PartitionSpec.everything()):
                 break
+    else:
+        with _naming(snapshots):
+            raise others_were_faster(f"{context.address} still has files of other bucket counts")
     partitions = len({message.partition for message in messages})
     return _regrouped_summary(plan.buckets, partitions, messages, snapshots)
 

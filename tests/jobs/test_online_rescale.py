@@ -351,3 +351,22 @@ def test_partitions_that_writers_begin_meanwhile(tmp_path: Path) -> None:
         summary = online(context)
     assert counts(context) == {4} and sound(context) and summary.partitions == 5
     assert len(values(context)) == 80 + 30
+
+
+def test_it_says_so_if_writers_begin_partitions_in_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = made(tmp_path / "t")
+    real, names = online_rescale.OnlineRescale.run, iter("wxyz")
+    monkeypatch.setattr(rescale_job, "MOST_ROUNDS", 2)
+
+    def then_one_more(self: online_rescale.OnlineRescale) -> Any:
+        done = real(self)
+        put(context, range(10), "begun", next(names))
+        return done
+
+    monkeypatch.setattr(online_rescale.OnlineRescale, "run", then_one_more)
+    with pytest.raises(StorageUnavailable, match="still has files of other bucket counts") as caught:
+        online(context)
+    monkeypatch.undo()
+    assert len(caught.value.committed) == 2 and counts(context) == {2, 4}
+    assert TableContext.open(context.url).options.bucket == 2, "the option stays until all files have the new count"
+    assert online(context).option_changed and counts(context) == {4} and len(values(context)) == 80 + 20
