@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.outcome import CommitOutcome, CommitResult
-from paimon_cli.errors import FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import BeingDropped, FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, FileChanges, IndexFileMeta
@@ -436,3 +437,27 @@ def test_new_rows_have_ids_above_those_that_other_files_hold(tmp_path: Path, lea
         (snapshot,) = Committer(context, least_row_id=least).commit([message], CommitIdentity(f"{number}")).snapshots
         (entry,) = context.manifests.delta_entries(snapshot)
         assert (entry.file.first_row_id, snapshot.next_row_id) == (begin, begin + 10)
+
+
+def test_a_writer_of_an_empty_table_commits_nothing_to_one_that_was_created_in_its_place(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    assert context.schema.id == 0
+    shutil.rmtree(tmp_path / "t")
+    other = replace(context.schema, time_millis=77)
+    SchemaHistory(LocalStorage(), TableLayout(context.url)).commit(other)
+    append(TableContext.open(context.url), data_file("theirs"))
+    with pytest.raises(BeingDropped, match="nothing was committed"):
+        append(context, data_file("mine"))
+    assert live_names(TableContext.open(context.url)) == ["theirs@0"]
+
+
+def test_the_highest_sequence_number_is_that_of_all_buckets(tmp_path: Path) -> None:
+    """Also if older snapshots, which wrote none down, have it."""
+    context = make_table(tmp_path / "t")
+    for bucket, rows in ((0, 5), (1, 50)):
+        append(context, data_file(f"{bucket}", rows=rows), bucket=bucket)
+    counting = TableContext.open(context.url, {"write.sequence-number-init-mode": "snapshot"})
+    (snapshot,) = append(counting, data_file("small", rows=3)).snapshots
+    assert snapshot.greatest_sequence_number == 49
+    (snapshot,) = append(counting, data_file("large", rows=70)).snapshots
+    assert snapshot.greatest_sequence_number == 69

@@ -163,7 +163,9 @@ def test_by_range_only_overlapping_key_ranges_of_one_bucket_clash(
 
 def commit(context: TableContext, bucket: int, *files: DataFileMeta, read: int | None = None, who: CommitIdentity = ME) -> None:
     read = context.snapshots.latest_id() if who is RIVAL else read
-    Committer(context).commit([CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=files), read_snapshot_id=read)], who)
+    total = bucket if bucket == POSTPONE_BUCKET else 2
+    message = CommitMessage(EMPTY_ROW, bucket, total, append=FileChanges(added=files), read_snapshot_id=read)
+    Committer(context).commit([message], who)
 
 
 @pytest.mark.parametrize("check", ["range", "key"])
@@ -595,3 +597,42 @@ def test_ranges_of_several_files_are_joined_only_where_they_overlap() -> None:
     """What lies between two of them is no conflict."""
     assert _disjoint([(6, 9), (1, 2), (8, 8), (5, 7), (20, 21), (9, 10)]) == [(1, 2), (5, 10), (20, 21)]
     assert _disjoint([]) == []
+
+
+@pytest.mark.parametrize(("bucket", "clash"), [(0, True), (1, False), (POSTPONE_BUCKET, False)])
+def test_rows_that_a_compaction_moved_into_a_bucket_are_a_conflict_for_what_is_written_there(
+    tmp_path: Path, bucket: int, clash: bool
+) -> None:
+    """They are older than ours, and may have higher sequence numbers, so that this is checked in every table."""
+    context = make_table(tmp_path / "t", {"bucket": str(POSTPONE_BUCKET)})
+    commit(context, POSTPONE_BUCKET, data_file("waits"), who=RIVAL)
+    moved = [
+        CommitMessage(EMPTY_ROW, POSTPONE_BUCKET, POSTPONE_BUCKET, compact=FileChanges(removed=(data_file("waits"),))),
+        CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(added=(data_file("moved"),))),
+    ]
+    Committer(context).commit(moved, RIVAL)
+    mine = [CommitMessage(EMPTY_ROW, bucket, 2, append=FileChanges(added=(data_file("mine"),)))]
+    check = check_of_messages(context, ME, mine, 1, ConflictCheck.OFF)
+    if clash:
+        with pytest.raises(DataConflict, match=r"^bucket-0 was written after snapshot 1") as failure:
+            check(context.snapshots.latest())
+        assert (failure.value.details["snapshot_id"], failure.value.details["commit_kind"]) == (2, "COMPACT")
+    else:
+        check(context.snapshots.latest())
+
+
+@pytest.mark.parametrize("bucket", [POSTPONE_BUCKET, 0])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_overwrite_that_keeps_waiting_rows_has_no_conflict_about_them_only(tmp_path: Path, bucket: int, keeps: bool) -> None:
+    context = make_table(tmp_path / "t", {"bucket": str(POSTPONE_BUCKET)})
+    commit(context, 0, data_file("read"), who=RIVAL)
+    commit(context, bucket, data_file("unseen"), who=RIVAL)
+    mine = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("mine"),)), read_snapshot_id=1)
+    overwriting = Committer(context, ConflictCheck.PARTITION)
+    if keeps and bucket == POSTPONE_BUCKET:
+        overwriting.overwrite([mine], ME, replaced_partitions=lambda _: True, keeps_postponed=keeps)
+        assert live_names(context) == ["mine@0", "unseen@0"]
+        return
+    with pytest.raises(DataConflict, match="was written after snapshot 1"):
+        overwriting.overwrite([mine], ME, replaced_partitions=lambda _: True, keeps_postponed=keeps)
+    assert live_names(context) == ["read@0", "unseen@0"]

@@ -337,3 +337,42 @@ def test_keys_that_others_assigned_to_buckets_are_a_conflict_in_their_partition_
             Committer(context).commit(messages, ME)
         assert failure.value.details["partition"] == ("dt=2024-01-01" if where == one else "dt=2024-01-02")
     assert len(live_names(context)) == len(there) + 2
+
+
+def test_level_1_is_a_level_above_0(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    commit(context, new_files=(data_file("new"),))
+    compact(context, [], [data_file("there", 0, 9, level=1)])
+    with pytest.raises(FilesConflict, match="does not fit into level 1"):
+        compact(context, [], [data_file("overlaps", 9, 20, level=1)])
+    looked = CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges(removed=(data_file("new"),)), read_upper_files=())
+    with pytest.raises(FilesConflict, match="is new at level 1: another job put it there"):
+        Committer(context).commit([looked], ME)
+    Committer(context).commit([replace(looked, read_upper_files=("there",))], ME)
+    assert live_names(context) == ["there@1"]
+
+
+def test_the_newest_files_of_a_partition_tell_its_bucket_count(tmp_path: Path) -> None:
+    """A writer that still has the count of files that are gone is refused."""
+    context, where = make_table(tmp_path / "t", partitioned=True), partition("2024-01-01")
+    commit(context, where=where, new_files=(data_file("old"),))
+    rescaled = [
+        CommitMessage(where, 0, 2, append=FileChanges(removed=(data_file("old"),))),
+        CommitMessage(where, 0, 4, append=FileChanges(added=(data_file("new"),))),
+    ]
+    Committer(context).commit(rescaled, RIVAL)
+    with pytest.raises(FilesConflict, match="the bucket count of dt=2024-01-01 has changed"):
+        commit(context, where=where, new_files=(data_file("stale", 50, 59),), read_snapshot_id=1)
+    commit(context, where=where, count=4, new_files=(data_file("fresh", 50, 59),), read_snapshot_id=1)
+    assert live_names(context) == ["fresh@0", "new@0"]
+
+
+def test_a_compaction_that_was_planned_before_vectors_were_switched_is_refused(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    commit(context, new_files=(data_file("a"),))
+    newer = replace(context.schema, id=1, options={**context.schema.options, "deletion-vectors.enabled": "true"})
+    context.schemas.commit(newer)
+    with pytest.raises(FilesConflict, match=r"^deletion-vectors\.enabled of .* was changed"):
+        compact(context, [data_file("a")], [data_file("b", level=5)])
+    commit(context, new_files=(data_file("beside"),))
+    assert live_names(context) == ["a@0", "beside@0"], "rows that are appended have no vectors"
