@@ -13,12 +13,14 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
 from paimon_cli.compact.compaction_plan import check_compactable, plan_bucket
 from paimon_cli.compact.compaction_task import CompactionTask, SkippedBucket, task_steps
+from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.errors import DamagedFile, FilesConflict, NotSupported
 from paimon_cli.history import table_context
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import NEVER_PICKED, Rewrite
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, CommitMessage, FileChanges
+from paimon_cli.pieces import PIECES
 from paimon_cli.storage.injected import Step, StepTrace
 from tests.commit import commit_tables
 from tests.commit.commit_tables import SteppingClock, data_file
@@ -135,9 +137,10 @@ def test_what_only_changes_its_level_is_not_read(tmp_path: Path) -> None:
     ],
 )
 def test_deletes_missing_in_metadata_do_not_reach_the_top_level(
-    tmp_path: Path, hidden: bool, level: int, output: int, is_rewritten: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool, level: int, output: int, is_rewritten: bool
 ) -> None:
     """A file that is large enough to change only its level, and that says of itself, like pypaimon's, that it has no deletes."""
+    monkeypatch.setattr(PIECES, "kind_batch_rows", 4)
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true", "target-file-size": "1 b"})
     write(context, [{"k": k, "v": "", "_op": "-D" if hidden and k == 7 else "+I"} for k in range(9)])
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
@@ -263,3 +266,38 @@ def test_a_file_that_a_writers_compaction_should_be_able_to_read_is_damaged(tmp_
         Committer(context).commit(changes, CommitIdentity("others"))
     with pytest.raises(DamagedFile, match=path.name):
         compacted_by_a_writer(context, bucket, stamp)
+
+
+def test_deletes_in_the_last_batch_of_a_file_do_not_reach_the_top_level_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PIECES, "kind_batch_rows", 4)
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true"})
+    write(context, [{"k": k, "v": "", "_op": "-D" if k == 8 else "+I"} for k in range(9)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    (file,) = bucket.files
+    task = plan_bucket(context, replace(bucket, files=(replace(file, delete_row_count=0),)), "full", 1)
+    assert isinstance(task, CompactionTask)
+    (made,) = run_compaction(context, task).compact.added
+    assert made.row_count == 8 and made.file_name != file.file_name
+
+
+def test_a_file_that_is_cut_into_ranges_ends_at_the_cuts_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows come in several batches, and each batch begins behind the cuts that others have passed."""
+    for name in ("merged_piece_rows", "batch_rows", "merged_at_once_bytes", "run_column_bytes"):
+        monkeypatch.setattr(PIECES, name, 4)
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true"})
+    for begin in (0, 1):
+        write(context, [{"k": k, "v": f"{begin}"} for k in range(begin, 40, 2)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    task = plan_bucket(context, bucket, "full", 2)
+    assert isinstance(task, CompactionTask)
+    cuts = tuple(serialize_row([key], context.key_types) for key in (10, 11, 33))
+    made = run_compaction(context, replace(task, cuts=cuts, drop_deletes=False)).compact.added
+    assert [(context.key_of(file.min_key), context.key_of(file.max_key)) for file in made] == [
+        ((0,), (9,)),
+        ((10,), (10,)),
+        ((11,), (32,)),
+        ((33,), (39,)),
+    ]
+    assert sum(file.row_count for file in made) == 40

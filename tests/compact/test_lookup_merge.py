@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.compact.compaction_plan import plan_bucket
+from paimon_cli.compact.compaction_task import CompactionTask
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
@@ -231,6 +234,43 @@ def test_a_late_file_does_not_hide_rows_of_any_file_above_it_that_are_newer(tmp_
     assert {found["k"]: found["v"] for found in shown(context)} == expected and len(shown(context)) == 20
 
 
+def test_a_late_file_whose_last_rows_are_newer_does_not_hide_rows_that_its_first_ones_lost_to(tmp_path: Path) -> None:
+    context = vector_table(tmp_path / "t", {"target-file-row-num": "10", "compaction.small-file-ratio": "0"})
+    write(context, [row(k, v="far") for k in range(1000, 1200)])
+    late, file = tmp_path / "late.jsonl", StageFile(str(tmp_path / "late.json"))
+    late.write_text("".join(json.dumps(row(k, v="late")) + "\n" for k in (15, *range(100, 120), *range(30, 39))))
+    stage_write(context, WriteRequest(FileRows((str(late),), "json")), file, LocalEngine(), NoProgress())
+    write(context, [row(k, v="newest") for k in range(10, 20)])
+    compact(context, strategy="full")
+    above = min(the_bucket(context).files, key=lambda found: context.key_of(found.min_key))
+    commit_stage(context, file)
+    first = min((one for one in the_bucket(context).files if not one.level), key=lambda one: context.key_of(one.min_key))
+    assert first.min_sequence_number <= above.max_sequence_number < first.max_sequence_number
+    compact(context, strategy="minor")
+    assert above.file_name in {found.file_name for found in the_bucket(context).files} and 0 not in levels(context)
+    expected = {k: "newest" if k < 20 else "late" for k in (*range(10, 20), *range(30, 39), *range(100, 120))}
+    assert {found["k"]: found["v"] for found in shown(context) if found["k"] < 1000} == expected
+
+
+def test_an_old_row_that_has_expired_is_not_added_to_a_new_one(tmp_path: Path) -> None:
+    clock = SteppingClock()
+    options = {
+        "record-level.expire-time": "1 h",
+        "record-level.time-field": "s",
+        "merge-engine": "aggregation",
+        "fields.n.aggregate-function": "sum",
+    }
+    context = replace(vector_table(tmp_path / "t", options), clock=clock)
+    begun = clock.now // 1000
+    write(context, [row(1, 5, s=begun), row(2, 5, s=begun + 3600), row(3, 1, s=begun + 3600)])
+    compact(context, strategy="full")
+    clock.sleep(3601)
+    write(context, [row(key, 7, s=clock.now // 1000) for key in (1, 2)])
+    compact(context, strategy="minor")
+    assert [(known["k"], known["n"]) for known in shown(context)] == [(1, 7), (2, 12), (3, 1)] and 5 in levels(context)
+    assert marked(context) == {5: [0, 1]}
+
+
 @pytest.mark.parametrize("options", [VECTORS, {"changelog-producer": "lookup"}], ids=["vectors", "lookup"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_file_that_could_be_moved_as_it_is_shows_no_deletes(tmp_path: Path, options: Mapping[str, str], is_first: bool) -> None:
@@ -275,3 +315,19 @@ def test_a_delete_that_is_ignored_later_keeps_the_row_of_the_file_above(tmp_path
     compact(context, strategy="minor")
     assert shown_value(context, 1) == ["kept"]
     assert len(levels(context)) > 1
+
+
+def test_a_file_that_is_moved_keeps_its_marks(tmp_path: Path) -> None:
+    context = with_large_file_on_top(tmp_path / "t", [row(k) for k in range(4)])
+    write(context, [row(1, v="newer")])
+    compact(context, strategy="minor")
+    assert marked(context) == {5: [1]}
+    bucket, latest = the_bucket(context), context.snapshots.latest()
+    assert latest is not None
+    task = plan_bucket(context, bucket, "full", latest.id)
+    assert isinstance(task, CompactionTask)
+    (above,) = (replace(file, level=3) for file in bucket.files if file.level == 5)
+    others = tuple(replace(file, level=2) for file in bucket.files if file.level != 5)
+    message = run_compaction(context, replace(task, files=(above,), others=others, output_level=4, rewrite_marked=False))
+    assert [(file.file_name, file.level) for file in message.compact.added] == [(above.file_name, 4)]
+    assert (message.compact.removed_indexes, message.compact.added_indexes) == ((), ())

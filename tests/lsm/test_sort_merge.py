@@ -213,3 +213,11 @@ def test_of_equal_numbers_an_addition_wins_over_a_retraction() -> None:
         runs = [pa.RecordBatch.from_pydict({"_SEQUENCE_NUMBER": [7], "_VALUE_KIND": [kind], "k": [1]}, SCHEMA) for kind in kinds]
         (found,) = merge_sorted_runs([iter([run]) for run in runs], ["k"], Deduplicate())
         assert found["_VALUE_KIND"].to_pylist() == [next(kind for kind in kinds if kind % 2 == 0)]
+
+
+def test_rows_of_small_batches_without_numbers_stay_in_the_order_of_arrival() -> None:
+    schema = pa.schema([("k", pa.int32()), ("v", pa.int32())])
+    arrived = [(key, 10 * number + key) for number in range(4) for key in (1, 2)]
+    found = merge_in_memory(list(batches(arrived, schema, 2)), ["k"], KeepAllVersions(), rows_per_piece=1)
+    expected = [{"k": key, "v": value} for key, value in sorted(arrived, key=lambda row: row[0])]
+    assert [row for batch in found for row in batch.to_pylist()] == expected

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
+from paimon_cli.metadata.data_file_schema import ROW_ID
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.expressions import ColumnBounds
+from tests.commit.commit_tables import data_file
 from tests.tables import make_table
 
 NAN = float("nan")
@@ -88,3 +91,34 @@ def test_damaged_statistics_name_the_file(context: TableContext) -> None:
     counts = _stats(context, ["k", "s", "g"], [3, "a", None], [7, "b", None], (0,))
     with pytest.raises(DamagedFile, match="statistics"):
         _all(context, _file(context, counts))
+
+
+def test_ids_of_rows_follow_one_another(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "ids", {"v": "INT"}, (), bucket=-1, options={"row-tracking.enabled": "true"})
+    bounds_of = TableBounds(context).of_file(EMPTY_ROW, 0, data_file("a", first_row_id=100))
+    assert bounds_of(ROW_ID) == ColumnBounds(10, 0, 100, 109)
+
+
+def test_a_file_of_some_columns_says_nothing_of_the_others(context: TableContext) -> None:
+    """It is one of several that make up the rows: what it lacks is not null, and what it has is not all that there is."""
+    stats = _stats(context, ["s"], ["a"], ["b"], (0,))
+    found = _all(context, _file(context, stats, value_stats_cols=("s",), write_cols=("s",)))
+    assert (found["s"], found["g"]) == (None, None)
+
+
+def test_the_first_and_the_last_key_of_a_clustered_file_are_no_bounds(tmp_path: Path) -> None:
+    """Its rows are in the order of other columns."""
+    options = {"deletion-vectors.enabled": "true", "pk-clustering-override": "true", "clustering.columns": "s"}
+    context = make_table(tmp_path / "clustered", {"k": "INT NOT NULL", "s": "STRING"}, ("k",), options=options)
+    unknown = _stats(context, ["k"], [None], [None], (None,))
+    assert TableBounds(context).of_file(EMPTY_ROW, 0, _file(context, SimpleStats(), key_stats=unknown))("k") is None
+
+
+def test_bounds_follow_columns_that_are_renamed(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "s": "STRING", "g": "DOUBLE"}, ("k",))
+    file = _file(context, _stats(context, ["k", "s", "g"], [3, "a", None], [7, "b", None], (0, 2, None)))
+    key, text, _ = context.schema.fields
+    fields = (key, replace(text, name="t"), DataField(3, "s", STRING))
+    assert context.schemas.commit(replace(context.schema, id=1, fields=fields, highest_field_id=3))
+    found = _all(TableContext.open(context.url), file)
+    assert found == {"k": ColumnBounds(10, 0, 3, 7), "t": ColumnBounds(10, 2, "a", "b"), "s": ColumnBounds(10, 10)}

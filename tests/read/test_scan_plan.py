@@ -287,4 +287,19 @@ def test_buckets_are_not_skipped_by_hashes_of_another_type(tmp_path: Path) -> No
     assert context.schemas.commit(TableSchema(1, fields, 1, (), (), old.options, None, 0))
     changed = TableContext.open(context.url)
     write(changed, [{"k": str(number), "v": "b"} for number in range(-20, 20)])
-    assert_pruning_changes_nothing(changed, [f"k = '{number}'" for number in range(-20, 20)])
+    conditions = [f"k = '{number}'" for number in range(-20, 20)]
+    assert_pruning_changes_nothing(changed, conditions)
+    fields = (*fields, DataField(2, "w", INT))
+    assert context.schemas.commit(TableSchema(2, fields, 2, (), (), old.options, None, 0))
+    assert_pruning_changes_nothing(TableContext.open(context.url), conditions)
+
+
+def test_a_row_that_two_files_make_together_is_found(tmp_path: Path) -> None:
+    """Neither file holds its value, nor has it within its bounds."""
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "write-only": "true"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options=options)
+    for value in (5, 7):
+        write(context, [{"k": 1, "v": value}])
+    predicate = parse_predicate("v = 12", context.schema)
+    plan = plan_scan(context, context.snapshots.latest(), predicate)
+    assert scanned(context, plan, predicate) == Counter([json.dumps({"k": 1, "v": 12})])
