@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
 
+from paimon_cli import Table
 from paimon_cli.errors import Conflict, DamagedFile, FilesLeft, RequestRefused, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
+from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_snapshots import (
     _oldest_kept,
     carry_out,
@@ -22,11 +25,16 @@ from paimon_cli.maintain.expire_snapshots import (
     point_at_earliest,
 )
 from paimon_cli.maintain.file_deletion import delete_files
-from paimon_cli.maintain.named_files import file_paths, metadata_paths
+from paimon_cli.maintain.named_files import changelog_entries, file_paths, metadata_paths
+from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.maintain.retention import Retention, expiring_range, overdue_resurrected, tagged_snapshots
 from paimon_cli.maintain.tags import create_tag
+from paimon_cli.maintain.used_names import UsedNames
+from paimon_cli.metadata.data_file import EMPTY_ROW, EntryKind, ManifestEntry
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import data_file
+from tests.maintain.plain_files import needed, on_disk
 from tests.rivals import Meddler
 from tests.simulation.conftest import _quick_metadata as _quick_metadata
 from tests.tables import compact, make_table, rows, write
@@ -419,3 +427,82 @@ def test_before_anything_was_deleted_the_error_is_that_of_the_store(tmp_path: Pa
     with pytest.raises(RequestRefused) as failure:
         expire_snapshots(TableContext.open(context.url, storage=Locked("/snapshot-1")), KEEP_ONE)
     assert failure.value.why == "locked" and failure.value.hint == ""
+
+
+def test_what_a_branch_needs_outlives_the_snapshots_of_main(tmp_path: Path) -> None:
+    """Its changelog files and statistics, which no manifest of main names any more."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog-producer": "input"})
+    write(context, [{"k": 1, "v": "a"}])
+    Table.open(context.url).analyze()
+    create_branch(context, "b", snapshot_id=2)
+    path = Path(context.at_branch("b").layout.snapshot(1))
+    path.write_bytes(Path(context.layout.snapshot(1)).read_bytes())
+    write(context, [{"k": 1, "v": "b"}])
+    compact(context, strategy="full")
+    write(context, [{"k": 2, "v": "c"}])
+    Table.open(context.url).analyze()
+    expire_snapshots(context, KEEP_ONE)
+    assert context.snapshots.ids() == [context.snapshots.latest_id()]
+    assert needed(Path(context.url)) <= on_disk(Path(context.url))
+    branch = context.at_branch("b")
+    (changelog,) = changelog_entries(branch, branch.snapshots.get(1))
+    assert all(Path(file).exists() for file in file_paths(branch, changelog))
+    assert Path(context.url, "statistics", branch.snapshots.get(2).statistics or "-").exists()
+
+
+def test_a_branch_without_schemas_keeps_its_files(tmp_path: Path) -> None:
+    """It is being made or deleted, or has lost them."""
+    context = table_of_five(tmp_path)
+    create_branch(context, "b", snapshot_id=2)
+    kept = metadata_paths(context, context.snapshots.get(2))
+    entries = context.manifests.live_entries(context.snapshots.get(2))
+    shutil.rmtree(context.layout.of_branch("b").schema_directory)
+    expire_snapshots(context, KEEP_ONE)
+    assert all(Path(file).exists() for file in (*kept, *(path for entry in entries for path in file_paths(context, entry))))
+    used = UsedNames(context)
+    used.refresh()
+    assert {entry.file.file_name for entry in entries} <= used.names
+
+
+def test_files_that_a_compaction_wrote_stay_as_long_as_its_changelog(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog.time-retained": "2 h"})
+    for value in "ab":
+        write(context, [{"k": 1, "v": value}], compact="none")
+        write(context, [{"k": 2, "v": value}], compact="none")
+        compact(context, strategy="full")
+    for number in (4, 6):
+        expire_snapshots(context, Retention(at_least=7 - number, at_most=7 - number, millis=0, limit=None))
+    assert ChangelogHistory(context.storage, context.layout).ids() == [1, 2, 3, 4, 5]
+    assert needed(Path(context.url)) <= on_disk(Path(context.url))
+
+
+def test_a_tag_of_another_history_keeps_its_files_whatever_its_number(tmp_path: Path) -> None:
+    """Its snapshot is not in the history, which has gone another way since."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    for key in (1, 2):
+        write(context, [{"k": key, "v": "a"}])
+    create_branch(context, "b", snapshot_id=2)
+    write(context, [{"k": 3, "v": "main"}])
+    create_tag(context, "t")
+    create_branch(context, "holder", tag="t")
+    text = Path(context.layout.tag("t")).read_bytes()
+    branch = context.at_branch("b")
+    compact(branch, strategy="full")
+    write(branch, [{"k": 3, "v": "branch"}])
+    fast_forward(context, plan_fast_forward(context, "b"), delete_files(context))
+    Path(context.layout.tag("t")).write_bytes(text)
+    for name in ("b", "holder"):
+        remove_branch(context, name)
+    tagged = context.tags.get("t").snapshot
+    entries = context.manifests.live_entries(tagged)
+    keep = (context.snapshots.latest_id() or 0) - tagged.id + 1
+    expire_snapshots(context, Retention(at_least=keep, at_most=keep, millis=0, limit=None))
+    assert context.snapshots.earliest_id() == tagged.id and context.snapshots.get(tagged.id).origin != tagged.origin
+    assert len(entries) == 3 and all(Path(path).exists() for entry in entries for path in file_paths(context, entry))
+
+
+def test_all_files_beside_a_data_file_are_needed_with_it() -> None:
+    entry = ManifestEntry(EntryKind.ADD, EMPTY_ROW, 1, 2, data_file("a", extra_files=("a.index", "a.bloom", "a.more")))
+    needed_files = NeededFiles()
+    needed_files._need([entry])
+    assert needed_files.data == {(EMPTY_ROW, 1, name) for name in ("a", "a.index", "a.bloom", "a.more")}

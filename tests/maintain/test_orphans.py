@@ -588,6 +588,14 @@ def test_a_file_is_used_if_one_version_lacks_the_manifest_that_deletes_it(tmp_pa
     assert live == ([["a"], ["b", "b.index"]] if order == (0, 1) else [["a", "b", "b.index"], []])
 
 
+def test_what_a_manifest_deletes_is_remembered_when_it_deletes_more() -> None:
+    """Both manifests delete `t`, which at first counts for `y`; only `x` deletes `s`."""
+    added = MentionedFiles(("s", "t"), {("s",): ("s",), ("t",): ("t",)}, frozenset())
+    x, y = (MentionedFiles((), {}, frozenset((name,) for name in names)) for names in ("st", "t"))
+    versions = [{"y": y, "x": x}, {"x": x}, {}]
+    assert [sorted(added.live_beside(others)) for others in versions] == [[], [], ["s", "t"]]
+
+
 def test_the_live_files_of_all_versions_are_used_in_whatever_order_they_are_read() -> None:
     """Each name once. `m2` to `m4` each delete some of what `m1` adds, `m3` also adds and deletes a file of its own."""
     content = {"m1": ("abcd", ""), "m2": ("", "b"), "m3": ("ef", "cf"), "m4": ("g", "bde")}
