@@ -198,3 +198,28 @@ def test_masks_mark_the_deleted_rows_up_to_the_last_row(bitmap64: bool) -> None:
     for count in (0, 5, 6, 70001, 131071, 131072, 131080):
         live = vector.live_rows(count)
         assert len(live) == count and np.flatnonzero(~live).tolist() == [int(row) for row in marked if row < count]
+
+
+def test_of_two_vectors_of_a_file_the_later_one_counts(tmp_path: Path) -> None:
+    """An engine may have left the older one."""
+    context, bucket, _ = marked(tmp_path)
+    (index,) = bucket.index_files
+    (name, old), *_ = load_vectors(context, bucket).by_file.items()
+    changed = ChangedVectors(context, replace(bucket, index_files=()), "0123456789abcdef")
+    changed.mark(name, np.arange(7))
+    _, (later,) = changed.write(frozenset([name]))
+    both = load_vectors(context, replace(bucket, index_files=(index, later)))
+    found, before = both.of(name), load_vectors(context, replace(bucket, index_files=(later, index))).of(name)
+    assert found is not None and list(found.positions) == list(range(7)) != list(old.positions)
+    assert before is not None and list(before.positions) == list(old.positions)
+
+
+def test_marks_of_a_file_that_goes_are_not_written(tmp_path: Path) -> None:
+    """In a table without buckets, whose vectors are rewritten in part."""
+    context = make_table(tmp_path / "t", {"v": "INT"}, [], bucket=-1, options={"deletion-vectors.enabled": "true"})
+    changed = ChangedVectors(context, BucketFiles(EMPTY_ROW, 0, -1, ()), "0123456789abcdef")
+    for name in ("stays", "goes"):
+        changed.mark(name, np.arange(3))
+    changed.drop("goes")
+    removed, (added,) = changed.write(frozenset(["stays", "goes"]))
+    assert not removed and [entry.data_file_name for entry in added.deletion_vector_ranges or ()] == ["stays"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paimon_cli.bucket import hash_index
-from paimon_cli.bucket.hash_index import NOWHERE, HashIndexes, PackedIndex, read_key_hashes, write_key_hashes
+from paimon_cli.bucket.hash_index import NOWHERE, HashBuckets, HashIndexes, PackedIndex, read_key_hashes, write_key_hashes
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.data_file import HASH, BucketId, IndexFileMeta
 from paimon_cli.metadata.index_files import decode_key_hashes, encode_key_hashes
@@ -125,3 +125,21 @@ def test_each_bucket_with_rows_has_an_index(tmp_path: Path, lost: int) -> None:
     buckets = HashIndexes.at(context, None, {BucketId(EMPTY, number): -1 for number in range(3)}).with_rows
     with pytest.raises(DamagedFile, match=f"bucket-{lost} has rows but no hash index"):
         HashIndexes({EMPTY: files}, buckets).of(context, EMPTY)
+
+
+def test_a_cell_may_span_two_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PIECES, "hash_block_rows", 1)
+    hashes = np.sort(np.random.default_rng(3).choice(1 << 20, 200, replace=False)).astype(np.uint32) << np.uint32(12)
+    index = PackedIndex([(hashes.view(np.int32).copy(), 5)])
+    assert index.look_up(hashes).tolist() == [5] * 200
+    assert index.look_up(hashes + np.uint32(1)).tolist() == [NOWHERE] * 200
+
+
+def test_what_is_laid_out_of_one_range_is_not_found_in_the_next() -> None:
+    """Of no part of the index."""
+    index = PackedIndex([(np.array([7, 9], np.int32), 1)])
+    index._parts.append(HashBuckets(np.array([8], np.uint32), np.array([2], np.uint16)))
+    ranges = np.arange(3, dtype=np.uint64) << np.uint64(hash_index._RANGE_BITS)
+    wanted = (ranges[:, None] + np.array([7, 8, 9], np.uint64)).ravel()
+    found = [number for *_, buckets in index._found_in_table(wanted << np.uint64(32)) for number in buckets.tolist()]
+    assert found == [1, 2, 1] + [NOWHERE] * 6

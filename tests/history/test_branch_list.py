@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,3 +173,18 @@ def test_the_newest_damaged_changelogs_are_found(tmp_path: Path) -> None:
         return [str(error.path).rpartition("-")[2] for error in changelogs.damage(2, most)]
 
     assert [damaged(most) for most in (None, 1, 3, 4)] == [["1", "2", "10"], ["10"], ["10"], ["2", "10"]]
+
+
+def test_the_newest_tag_is_the_one_that_was_written_last(tmp_path: Path) -> None:
+    context = TableContext.open(str(golden_table("java-0.9", "branch", tmp_path)))
+    assert all(Path(context.layout.tag(name)).unlink() is None for name in context.tags.names())
+    for age, name in ((30, "a"), (10, "b"), (20, "c")):
+        path = Path(context.layout.tag(name))
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(Path(context.layout.snapshot(1)).read_bytes())
+        os.utime(path, (10**9 - age, 10**9 - age))
+    newest = context.tags.newest()
+    assert newest is not None and newest == context.tags.get("b")
+    os.utime(Path(context.layout.tag("a")), (10**9, 10**9))
+    Path(context.layout.tag("a")).write_text("{")
+    assert context.tags.newest() is None, "it cannot be read"

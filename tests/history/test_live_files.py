@@ -194,3 +194,31 @@ def test_vectors_of_files_that_are_gone_do_no_harm(tmp_path: Path) -> None:
     name = MetadataWriter(context).index_manifest([entry, stray])
     Path(context.layout.snapshot(latest.id)).write_text(replace(latest, index_manifest=name).to_json())
     assert len(tables.rows(TableContext.open(context.url))) == 4
+
+
+def test_buckets_that_are_read_at_once_are_those_that_are_read_one_by_one(tmp_path: Path) -> None:
+    """With their index files."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=2, options={"deletion-vectors.enabled": "true"})
+    write(context, [{"k": key} for key in range(4000)])
+    tables.compact(context, strategy="full")
+    write(context, [{"k": key} for key in range(3)])
+    buckets = bucket_files(context, context.snapshots.latest())
+    assert buckets.whole() == [buckets[bucket_id] for bucket_id in buckets] and any(one.index_files for one in buckets.whole())
+
+
+@pytest.mark.parametrize("keyed", [0, 2])
+def test_a_table_without_keys_whose_files_have_some_is_damaged(tmp_path: Path, keyed: int) -> None:
+    """Whichever file it is that has a key."""
+    context = commit_tables.make_table(tmp_path / "t", primary_key=False)
+    files = [commit_tables.data_file(f"f{number}") for number in range(3)]
+    plain = [replace(file, min_key=EMPTY_ROW, max_key=EMPTY_ROW) for file in files]
+    plain[keyed] = files[keyed]
+    message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=tuple(plain)))
+    Committer(context).commit([message], CommitIdentity("me"))
+    with pytest.raises(DamagedFile, match=f"it has no primary key, but the manifest record of f{keyed} has"):
+        bucket_files(context, context.snapshots.latest())
+
+
+def test_the_next_row_of_a_bucket_follows_its_newest_one() -> None:
+    first, second = BucketId(EMPTY_ROW, 0), BucketId(EMPTY_ROW, 1)
+    assert CommittedState({first: 0, second: 41}, {}).next_sequences == {first: 1, second: 42}

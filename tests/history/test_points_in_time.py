@@ -15,6 +15,8 @@ from paimon_cli.history.points_in_time import (
     named_snapshot,
     parse_moment,
     past_millis,
+    snapshot_or_tagged,
+    tag_holding,
     time_of,
     time_point,
     time_text,
@@ -226,3 +228,14 @@ def test_a_method_refuses_other_values(table: Table) -> None:
 def test_an_age_is_told_whole(age: timedelta, text: str) -> None:
     """A rollback to 90 minutes ago must not go to the last hour."""
     assert point_text(age) == text
+
+
+def test_a_tag_with_the_number_of_an_expired_snapshot_as_its_name_stands_for_it(context: TableContext) -> None:
+    """Before one that holds a snapshot of this number, which may be that of another history."""
+    create_tag(context, "holder", 1)
+    create_tag(context, "other", 2)
+    Path(context.layout.tag("1")).write_bytes(Path(context.layout.tag("other")).read_bytes())  # as other engines may name it
+    Path(context.layout.snapshot(1)).unlink()
+    assert tag_holding(context, 1) == "1" and snapshot_or_tagged(context, 1).id == 2
+    Path(context.layout.tag("1")).unlink()
+    assert tag_holding(context, 1) == "holder" and snapshot_or_tagged(context, 1).id == 1

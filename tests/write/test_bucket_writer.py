@@ -304,3 +304,24 @@ def test_a_compactor_is_informed_when_its_caller_is_gone(tmp_path: Path) -> None
         with pytest.raises(StorageUnavailable, match="disk of 2 is full"):
             compactions.check()
     assert answers == [False, False, True, True]
+
+
+def test_a_flushed_file_that_a_dropped_compaction_has_moved_stays(tmp_path: Path) -> None:
+    """It has the name of the file that is to be committed."""
+    storage = Deletions()
+    context = replace(make_table(tmp_path), storage=storage)
+    flushed = data_file("flushed")
+    answers = iter([CommitMessage(EMPTY_ROW, 0, 2, compact=FileChanges((flushed,), (flushed.upgraded(1),)))])
+
+    def merge(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
+        if (message := next(answers, None)) is None:
+            raise FilesConflict("another job was faster")
+        return message
+
+    tree = BucketTree(context, BucketFiles(EMPTY_ROW, 0, 2, (data_file("a"),)), Compactions(context, merge, InThisThread()))
+    tree.flushed([flushed])
+    tree.compact()
+    tree.compact()
+    message = tree.message(1)
+    assert tree.compaction_lost is not None and storage.deleted == [] and tree.run_count == 2
+    assert (message.append.added, message.compact) == ((flushed,), FileChanges())

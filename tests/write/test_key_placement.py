@@ -7,9 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.pieces import PIECES
 from paimon_cli.write.key_placement import Arrivals
-from tests.tables import make_table
+from tests.tables import make_table, rows, write
 
 
 @pytest.mark.parametrize("rows", [1, 29, 30, 31, 100])
@@ -30,3 +32,28 @@ def test_every_row_that_arrives_is_in_one_portion(
     for key in range(20):
         (held,) = [mine for part in portions if (mine := [row for row in part if row[0] == key])] or [[]]
         assert held == sorted(held)
+
+
+ACROSS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "v": "INT"}
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_a_retraction_goes_where_the_key_lives(tmp_path: Path, producer: str) -> None:
+    """Its own partition may be another, as that of the row that was read last."""
+    context = make_table(tmp_path / "t", ACROSS, ["k"], ["p"], -1, {"changelog-producer": producer})
+    write(context, [{"p": "a", "k": key, "v": 0} for key in (1, 2)])
+    write(context, [{"p": "b", "k": 1, "v": 0, "_op": "-D"}])
+    assert rows(context) == [{"p": "a", "k": 2, "v": 0}]
+
+
+def test_the_keys_of_all_files_fill_a_bucket(tmp_path: Path) -> None:
+    options = {"dynamic-bucket.target-row-num": "4", "write-only": "true"}
+    context = make_table(tmp_path / "t", ACROSS, ["k"], ["p"], -1, options)
+    for begin in (0, 2, 4):
+        write(context, [{"p": "a", "k": key, "v": 0} for key in (begin, begin + 1)])
+    held = {bucket.bucket: sum(file.row_count for file in bucket.files) for bucket in buckets_of(context)}
+    assert held == {0: 4, 1: 2}
+
+
+def buckets_of(context: TableContext) -> list[BucketFiles]:
+    return list(bucket_files(context, context.snapshots.latest()).values())
