@@ -129,11 +129,13 @@ def _nested(value: Any, t: DataType) -> Any:
         if unknown := next((name for name in value if name not in types), None):
             raise ValueError(f"the ROW has no field '{unknown}'")
         return {name: _nested(one, types[name]) for name, one in value.items()}
-    return _decimal(value) if isinstance(t, DecimalType) and not isinstance(value, bool) else value
+    return _decimal(value) if isinstance(t, DecimalType) else value
 
 
 def _decimal(value: Any) -> Any:
     """A number as the decimal that it is written as; other values unchanged. Raises `ValueError` for NaN and infinity."""
+    if isinstance(value, bool):
+        return value
     if isinstance(value, (float, Decimal)) and not math.isfinite(value):
         raise ValueError(f"a DECIMAL cannot be {value}")
     return Decimal(str(value)) if isinstance(value, (int, float)) else value

@@ -80,6 +80,8 @@ def test_rows_in_dicts_have_the_types_of_the_table(table: Table) -> None:
         ([{"k": 1, "r": {"z": 1}}], "column 'r' cannot be converted: the ROW has no field 'z'"),
         ([{"v": "x"}], "column 'k' is missing"),
         ([{"k": 1, "p": float("nan")}], "column 'p' cannot be converted: a DECIMAL cannot be nan"),
+        ([{"k": 1, "p": True}], "column 'p' has type bool, the table's is DECIMAL"),
+        ([{"k": 1, "p": 2}, {"k": 2, "p": False}], "column 'p' cannot be converted"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(table: Table, data: Any, what: str) -> None:
