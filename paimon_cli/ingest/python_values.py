@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -122,14 +122,22 @@ def _nested(value: Any, t: DataType) -> Any:
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(t, ArrayType) and isinstance(value, (list, tuple, set, frozenset)):
         return [_nested(one, t.element) for one in value]
-    if isinstance(t, (MapType, MultisetType)) and isinstance(value, Mapping):
-        return [(_nested(key, t.key), _nested(one, t.value)) for key, one in value.items()]
+    if isinstance(t, (MapType, MultisetType)) and value is not None:
+        return [(_nested(key, t.key), _nested(one, t.value)) for key, one in _pairs(value)]
     if isinstance(t, RowType) and isinstance(value, Mapping):
         types = {field.name: field.type for field in t.fields}
-        if unknown := next((name for name in value if name not in types), None):
-            raise ValueError(f"the ROW has no field '{unknown}'")
+        if unknown := [name for name in value if name not in types]:
+            raise ValueError(f"the ROW has no field '{unknown[0]}'")
         return {name: _nested(one, types[name]) for name, one in value.items()}
     return _decimal(value) if isinstance(t, DecimalType) else value
+
+
+def _pairs(value: Any) -> Iterable[Sequence[Any]]:
+    """The keys and values of a MAP. Raises `ValueError` for what has none: Arrow ends the process for a pair that is None."""
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(pairs, (list, tuple)) or any(not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in pairs):
+        raise ValueError("a MAP is a dict, or a list of pairs")
+    return pairs
 
 
 def _decimal(value: Any) -> Any:

@@ -107,7 +107,7 @@ def _integers(array: pa.Array, t: DataType) -> pa.Array:
     if pa.types.is_floating(array.type):
         whole = _cast(array, t, True, f"it is not a whole number in the range of {t.root}")
         bits = np.finfo(array.type.to_pandas_dtype()).nmant + 1
-        is_exact = pc.less(pc.abs(array), float(2**bits))
+        is_exact = pc.less(pc.abs(array.cast(pa.float64())), float(2**bits))  # Arrow compares no halves
         require(array, is_exact, f"it may have been rounded: such numbers are exact below 2^{bits}; in pandas use Int64")
         return whole
     return _cast(array, t, pa.types.is_integer(array.type), f"it is outside the range of {t.root}")

@@ -68,6 +68,10 @@ def test_rows_in_dicts_have_the_types_of_the_table(table: Table) -> None:
     assert table.to_arrow().to_pylist()[1] == {**first, "k": 4}, "also a column that the first row lacks"
 
 
+NO_MAPS = ([None], [("a", 1), None], ["ab"], "ab", 7, [("a", 1, 2)], {"a"})
+"""For a pair that is None Arrow would end the process."""
+
+
 @pytest.mark.parametrize(
     ("data", "what"),
     [
@@ -78,8 +82,11 @@ def test_rows_in_dicts_have_the_types_of_the_table(table: Table) -> None:
         ([{"k": 2**70}], "column 'k' cannot be converted"),
         ([{"k": 1, "f": 1e300}], "column 'f' cannot take"),
         ([{"k": 1, "r": {"z": 1}}], "column 'r' cannot be converted: the ROW has no field 'z'"),
+        ([{"k": 1, "r": {"": 1}}], "column 'r' cannot be converted: the ROW has no field ''"),
+        ([{"k": 1, "r": {None: 1}}], "column 'r' cannot be converted: the ROW has no field 'None'"),
         ([{"v": "x"}], "column 'k' is missing"),
         ([{"k": 1, "p": float("nan")}], "column 'p' cannot be converted: a DECIMAL cannot be nan"),
+        *([([{"k": 1, "m": value}], "column 'm' cannot be converted: a MAP is a dict, or a list of pairs") for value in NO_MAPS]),
         ([{"k": 1, "p": True}], "column 'p' has type bool, the table's is DECIMAL"),
         ([{"k": 1, "p": 2}, {"k": 2, "p": False}], "column 'p' cannot be converted"),
     ],
