@@ -13,7 +13,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import cache, wraps
 from inspect import Parameter, Signature, isfunction, signature
@@ -22,7 +22,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from paimon_cli.command_texts import in_python
 from paimon_cli.errors import UsageError, of_system
-from paimon_cli.options.option_text import did_you_mean
+from paimon_cli.options.option_text import did_you_mean, is_utf8, printable
 from paimon_cli.requests.fields import declared
 from paimon_cli.requests.hints import hints_of, is_other
 
@@ -125,11 +125,22 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
     if str in types_of_hint and os.PathLike not in types_of_hint and isinstance(value, os.PathLike):
         return os.fspath(value)
     if _fits(value, hint):
+        _check_texts(name, value)
         return value
     shown = repr(value)
     if len(shown) > _MAX_SHOWN or "\n" in shown:
         shown = f"of type {type(value).__name__}"
     raise UsageError(f"--{name.replace('_', '-')} {shown}", f"it must be {_described(hint)}")
+
+
+def _check_texts(name: str, value: Any) -> None:
+    """Raise `UsageError` for a text that is not UTF-8, which no table can store, unless it is the path of what exists."""
+    if isinstance(value, str) and not is_utf8(value) and not os.path.lexists(value):
+        what = f"--{name.replace('_', '-')} {printable(value)}"
+        raise UsageError(what, "it has half of a surrogate pair, which is no character")
+    if isinstance(value, Mapping):
+        for text in (*value.keys(), *value.values()):
+            _check_texts(name, text)
 
 
 def _parts(hint: Any) -> Sequence[Any]:
@@ -207,7 +218,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Sequence:
         (element,) = typing.get_args(hint) or (Any,)
         is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
-        return is_list and (not isinstance(value, (list, tuple)) or all(_fits(one, element) for one in value))
+        is_seen = isinstance(value, (list, tuple)) or (element is str and isinstance(value, Collection))
+        return is_list and (not is_seen or all(_fits(one, element) for one in value))
     if origin is Mapping:
         key, _ = typing.get_args(hint) or (Any, Any)
         return isinstance(value, Mapping) and all(_fits(one, key) for one in value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from numbers import Number
@@ -10,6 +11,8 @@ from typing import Any
 
 from paimon_cli.errors import UsageError
 
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.IGNORECASE | re.ASCII)
+"""Not NaN and infinity, nor complex numbers."""
 _WORDS = {"None": "NULL", "True": "TRUE", "False": "FALSE"}
 
 
@@ -38,7 +41,7 @@ def _expression(name: str, value: Any) -> str:
         return str(Literal(value))
     if text in _WORDS:
         return _WORDS[text]
-    if not isinstance(value, Number) or not math.isfinite(float(text)):
+    if not isinstance(value, Number) or not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
         why = f"a value is an expression, a number, a boolean, a date, a time, bytes or None, not {type(value).__name__}"
         raise UsageError(f"cannot set column '{name}' to {text}", why)
     return text

@@ -29,7 +29,7 @@ from paimon_cli.cli.terminal import (
 )
 from paimon_cli.errors import PaimonError, UsageError, as_paimon_error
 from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out, share_arenas
-from paimon_cli.options.option_text import json_text
+from paimon_cli.options.option_text import is_utf8, json_text
 from paimon_cli.processor import set_for_this_process
 from paimon_cli.storage.redaction import hiding_secrets_of_command, redact, redacted
 
@@ -204,6 +204,7 @@ class BoundedGroup(HelpfulGroup):
 
     def _exit_code(self, arguments: Sequence[str], *positional: Any, **settings: Any) -> Any:
         try:
+            _check_text(arguments)
             code = super().main([_no_option(argument) for argument in arguments], *positional, **settings)
         except SystemExit as end:  # Rich exits when the reader of its output has closed the pipe
             if not isinstance(end.__context__, BrokenPipeError):
@@ -222,6 +223,15 @@ class BoundedGroup(HelpfulGroup):
         if lost is not None and not code:
             code = report_failure(lost, arguments)
         return code
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Raise `UsageError` for an argument that is not UTF-8, which no table can store, unless it is the path of what exists."""
+    for argument in arguments:
+        value = argument.partition("=")[2] if argument.startswith("-") else argument
+        if not is_utf8(argument) and not os.path.lexists(value):
+            why = "names, conditions and options are texts in UTF-8, and no file or directory is called so"
+            raise UsageError(f"cannot read the argument {printable(argument)}", why)
 
 
 app = typer.Typer(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import UsageError
+from paimon_cli.options.option_text import is_utf8
 
 MAX_LENGTH = 2147483647
 """Length of STRING and BYTES."""
@@ -258,6 +259,8 @@ def check_field_names(names: list[str]) -> None:
     """Raise `UsageError` unless the field names of a ROW or table are unique and not blank, as Java requires."""
     if any(is_java_blank(name) for name in names):
         raise UsageError("a field has a blank name", "field names need at least one character that is not white space")
+    if odd := [name for name in names if not is_utf8(name)]:
+        raise UsageError(f"the field name {odd[0]!r} is no text", "half of a surrogate pair is no character")
     doubles = sorted(name for name, times in Counter(names).items() if times > 1)
     if doubles:
         raise UsageError(f"field names are used twice: {', '.join(doubles)}", "field names must be unique", names=doubles)

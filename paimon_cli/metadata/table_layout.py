@@ -27,6 +27,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, date_text, sql_time_text, timestamp_parts
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
 from paimon_cli.errors import DamagedFile, NotSupported, if_damaged
+from paimon_cli.options.option_text import is_utf8
 
 SNAPSHOT_PREFIX = "snapshot-"
 SCHEMA_PREFIX = "schema-"
@@ -164,8 +165,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def check_plain_names(names: Iterable[str], path: str) -> None:
-    """Raise `DamagedFile` about the metadata file `path` if one of its `names` could lead to another directory."""
+    """Raise `DamagedFile` about the metadata file `path` if one of its `names` could lead to another directory, or is no text."""
     for name in names:
+        if not is_utf8(name):
+            raise DamagedFile(f"{path} names a file {name!r}", "half of a surrogate pair is no part of a name", path=path)
         if not is_plain_name(name):
             why = "file names in metadata must not lead to another directory"
             raise DamagedFile(f"{path} names a file {name!r}", why, path=path)

@@ -166,7 +166,7 @@ def text(value: str) -> str:
 
 def part_of_file_name(value: str) -> str:
     """A text without a slash: with one, the files of a table could lie outside of it."""
-    if "/" in value or "\0" in value:
+    if "/" in value or "\0" in value or not is_utf8(value):
         raise ValueError("part of a file name, without /")
     return value
 
@@ -307,6 +307,17 @@ MAX_QUOTED = 200
 def shortened(text: str) -> str:
     """The text, or its beginning and an ellipsis if it is too long to be quoted whole."""
     return text if len(text) <= MAX_QUOTED else f"{text[: MAX_QUOTED - 3]}..."
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair. JSON can have an escape of one, and Python makes halves of bytes in names
+    of files and arguments that are not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def printable(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ class Frameless:
 
     def createDataFrame(self) -> None: ...
 
+
+HALF = "\ud800"
 
 WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("scan", lambda t: t.scan(limit="x"), "limit 'x': it must be a whole number or None"),
@@ -137,6 +140,40 @@ def test_an_argument_of_a_wrong_type_is_named(tmp_path: Path, method: str, wrong
         wrong(table)
     assert message in str(raised.value)
     assert table.snapshot_ids() == before
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda table: table.scan(as_of=HALF),
+        lambda table: table.scan(where=f"name = '{HALF}'"),
+        lambda table: table.alter.set({"x.y": HALF}),
+        lambda table: table.alter.set({HALF: "1"}),
+        lambda table: table.tags.create(HALF),
+        lambda table: Table.open(HALF),
+    ],
+    ids=range(6),
+)
+def test_a_text_that_no_table_can_store_is_refused(tmp_path: Path, use: Callable[[Table], Any]) -> None:
+    table = example_table(tmp_path)
+    with pytest.raises(UsageError, match=r"\\ud800.*: it has half of a surrogate pair, which is no character"):
+        use(table)
+    assert not list(table.tags.list())
+
+
+def test_a_file_whose_name_is_no_text_may_be_named(tmp_path: Path) -> None:
+    """The systems of other languages call their files so."""
+    table = example_table(tmp_path)
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
+    Path(path).write_text('{"id": 77}\n')
+    assert table.write(path, missing_columns="null").rows == 1
+
+
+def test_the_parts_of_a_list_are_looked_at_whatever_list_it_is(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    for columns in (range(2), np.array([1, 2]), bytearray(b"ab"), {1}):
+        with pytest.raises(UsageError, match=r"^columns .* it must be a string or a list"):
+            call(table.scan, columns=columns)
 
 
 def test_numbers_and_lists_of_other_libraries_are_taken(tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def test_an_update_sets_columns_of_any_name_to_python_values(tmp_path: Path) -> 
     # 2026-01-02 would be a subtraction, and nan the name of a column
     with pytest.raises(UsageError, match="DATE '2026-01-02' is not a valid INT"):
         table.update({"select": noon.date()}, where="id = 1")
-    for value in (float("nan"), [1], pd.NA):
+    for value in (float("nan"), [1], pd.NA, 1 + 2j, Decimal("sNaN"), Decimal("-Infinity"), 10**400):
         with pytest.raises(UsageError, match=r"cannot set column 'select' to .*: a value is an expression, a number"):
             table.update({"select": value}, where="id = 1")
 

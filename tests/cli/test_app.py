@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -151,3 +152,22 @@ def test_a_process_ends_at_once_with_its_files_removed_and_its_exit_code(
     monkeypatch.setattr(boundary, "app", lambda: sys.exit(end))
     boundary.main()
     assert done == ["prepare_streams", "end_as_interrupted", "prepare_process", "files", "flush_stderr", code]
+
+
+NOT_UTF_8 = os.fsdecode(b"\xff")
+
+
+@pytest.mark.parametrize(
+    "words", [("tags", "create", "t", NOT_UTF_8), ("alter", "t", "set", f"a={NOT_UTF_8}"), ("read", "t", f"--where={NOT_UTF_8}")]
+)
+def test_an_argument_that_is_not_utf_8_is_refused(run: Run, words: tuple[str, ...]) -> None:
+    error = run(*words, code=2).err
+    assert error.startswith("error: cannot read the argument ") and "\\udcff" in error
+
+
+def test_a_file_whose_name_is_not_utf_8_may_be_named(run: Run, tmp_path: Path) -> None:
+    table, path = str(tmp_path / "t"), f"{tmp_path}/{NOT_UTF_8}.csv"
+    run("create", table, "-C", "k INT")
+    Path(path).write_text("k\n1\n")
+    run("write", table, path)
+    assert run("read", table, "-o", "csv").out == "k\n1\n"

@@ -177,7 +177,8 @@ def test_the_newest_damaged_changelogs_are_found(tmp_path: Path) -> None:
 
 def test_the_newest_tag_is_the_one_that_was_written_last(tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table("java-0.9", "branch", tmp_path)))
-    assert all(Path(context.layout.tag(name)).unlink() is None for name in context.tags.names())
+    for name in context.tags.names():
+        Path(context.layout.tag(name)).unlink()
     for age, name in ((30, "a"), (10, "b"), (20, "c")):
         path = Path(context.layout.tag(name))
         path.parent.mkdir(exist_ok=True)

@@ -49,8 +49,8 @@ def test_names_in_manifests(run: Run, bench: Bench, name: str) -> None:  # noqa:
 
 
 @pytest.mark.parametrize("key", ["baseManifestList", "deltaManifestList", "indexManifest", "changelogManifestList", "statistics"])
-@pytest.mark.parametrize("name", EVIL_NAMES[:3])
-@pytest.mark.in_part(3)
+@pytest.mark.parametrize("name", (*EVIL_NAMES[:3], "\ud800"), ids=ascii)
+@pytest.mark.in_part(4)
 def test_names_in_snapshots(run: Run, bench: Bench, key: str, name: str) -> None:  # noqa: F811
     bench.edit_json("snapshot/snapshot-4", **{key: name})
     assert "snapshot-4" in run("read", bench.root, code=10).err

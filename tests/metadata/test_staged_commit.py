@@ -23,7 +23,9 @@ from paimon_cli.metadata.staged_commit import COMMITTED, StagedCommit, check_rec
 from tests.commit.commit_tables import data_file
 
 numbers = st.integers(-(2**63), 2**63 - 1)
-names = st.text(st.characters(exclude_characters="/\\\0"), min_size=1, max_size=8).filter(lambda text: text not in (".", ".."))
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\\\0"), min_size=1, max_size=8).filter(
+    lambda text: text not in (".", "..")
+)
 rows = st.binary(max_size=24)
 stats = st.builds(SimpleStats, rows, rows, st.none() | st.lists(st.none() | numbers, max_size=3).map(tuple))
 files = st.builds(

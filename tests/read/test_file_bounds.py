@@ -12,8 +12,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
-from paimon_cli.metadata.data_file_schema import ROW_ID
+from paimon_cli.metadata.data_file import EMPTY_ROW, ROW_ID, DataFileMeta, SimpleStats
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.expressions import ColumnBounds

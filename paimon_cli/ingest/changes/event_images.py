@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.ingest.changes.event_values import text_of_json
-from paimon_cli.ingest.changes.json_shapes import EXACT_INTEGER, is_utf8
+from paimon_cli.ingest.changes.json_shapes import EXACT_INTEGER
+from paimon_cli.options.option_text import is_utf8
 
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]

@@ -29,7 +29,6 @@ from paimon_cli.ingest.changes.json_shapes import (
     TooWide,
     arrow_of,
     column_of,
-    is_utf8,
     merged,
     shape_of,
 )
@@ -41,6 +40,7 @@ from paimon_cli.ingest.changes.whole_numbers import (
     with_quoted_numbers,
 )
 from paimon_cli.ingest.json_rows import parsed_line
+from paimon_cli.options.option_text import is_utf8
 
 _FIRST_EVENTS = 8
 """The shape of a new table is learned from this many events."""

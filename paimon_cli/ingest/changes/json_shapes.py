@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_cli.ingest.changes.double_text import double_text
+from paimon_cli.options.option_text import is_utf8
 
 Shape = Any
 """A `JsonKind`; a dict of shapes by key for an object; a list with the shape of the elements."""
@@ -67,15 +68,6 @@ def shape_of(value: Any, levels: int) -> Shape:
     for one in value:
         shape = merged(shape, shape_of(one, levels - 1))
     return [shape]
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, of which JSON can have an escape."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def merged(a: Shape, b: Shape) -> Shape:
