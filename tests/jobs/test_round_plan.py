@@ -6,19 +6,23 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import UsageError
-from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.stale_buckets import movable_partitions
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs import round_plan
+from paimon_cli.jobs import rescale_job, round_plan
 from paimon_cli.jobs.compact_request import CompactRequest
 from paimon_cli.jobs.round_plan import BucketFigures, CompactionPlan, apply_limits, newest_data, plan_compaction
+from paimon_cli.jobs.service.maintenance import REQUEST
 from paimon_cli.metadata.data_file import SOURCE_APPEND, SOURCE_COMPACT, BucketId
 from paimon_cli.storage.injected import moment_of_wall_clock
 from tests.commit.commit_tables import data_file
+from tests.jobs import test_stale_buckets as stale_buckets
 from tests.jobs.test_leases import HandClock
 from tests.tables import make_table, write
 
@@ -148,3 +152,24 @@ def test_an_unfinished_rescale_alone_is_work() -> None:
     unfinished: object = object()
     assert CompactionPlan(1, unfinished=unfinished).has_work  # type: ignore[arg-type]
     assert not CompactionPlan(1, (SkippedBucket(b"", 0, 1, "no"),)).has_work and CompactionPlan(1, (task(0, 1),)).has_work
+
+
+def test_what_two_repairs_of_bucket_counts_would_move_is_counted_once(tmp_path: Path) -> None:
+    """A partition with a stale commit is also one that a rescale has left: besides, only the others are moved for that."""
+    context = stale_buckets.made(tmp_path)
+    late = stale_buckets.prepared(context, [stale_buckets.row(1, "late")])
+    with patch.object(rescale_job, "alter_table", lambda *_, **__: 1 / 0), pytest.raises(ZeroDivisionError):
+        stale_buckets.rescale(context)
+    late()
+    with stale_buckets.counts_unchecked():
+        write(TableContext.open(context.url), [stale_buckets.row(1, "x", "c")])
+    now = TableContext.open(context.url)
+    snapshot = now.snapshots.latest()
+    assert snapshot is not None
+    (stale,) = movable_partitions(now, snapshot)
+    buckets = bucket_files(now, snapshot).values()
+    other = [b for b in buckets if b.total_buckets == 2 and b.partition != stale.partition]
+    plan = plan_compaction(now, REQUEST)
+    assert plan.unfinished is not None and plan.mixed == (stale.partition,)
+    assert plan.unfinished.partitions == {stale.partition, *(bucket.partition for bucket in other)} and len(other) == 1
+    assert plan.size_to_move == stale.size + sum(file.file_size for file in other[0].files)
