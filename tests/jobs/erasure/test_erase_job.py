@@ -359,7 +359,7 @@ def with_side_files(folder: Path) -> TableContext:
 def with_hashes(folder: Path) -> TableContext:
     context = make_table(folder, PLAIN, ["k"], (), -1, {"dynamic-bucket.target-row-num": "15"})
     for n in range(2):
-        write(context, [row(number, n) for number in range(n, 40)], compact="none")
+        write(context, [row(number, n) for number in range(n, 40 + 5 * n)], compact="none")
     return context
 
 
@@ -419,7 +419,8 @@ def with_branch(folder: Path) -> TableContext:
     table.tags.create("start")
     table.branches.create("b", tag="start")
     alter_table(context.at_branch("b"), [AddColumn(("more",), parse_sql_type("INT"))])
-    alter_table(TableContext.open(str(folder)), [DropColumn(("v",))])
+    alter_table(TableContext.open(str(folder)), [DropColumn(("v",)), DropColumn(("n",))])
+    alter_table(TableContext.open(str(folder)), [AddColumn(("n",), parse_sql_type("INT"))])
     branch = TableContext.open(str(folder), branch="b")
     write(branch, [{**row(number, 20), "more": number} for number in (1, 7, 30)], compact="none")
     return TableContext.open(str(folder))
