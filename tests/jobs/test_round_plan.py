@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from paimon_cli.compact import compaction_plan
 from paimon_cli.compact.compaction_task import CompactionTask, Decision, SkippedBucket
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -70,8 +71,8 @@ def test_the_bytes_of_a_round_add_up() -> None:
     assert sizes(planned, 149) == [50, 50, 0] and sizes(planned, 150) == [50, 50, 50]
 
 
-def bucket_of(number: int, *files: tuple[int, str, int], partition: bytes = b"") -> BucketFiles:
-    """Files by their wall clock time, their source and their level."""
+def bucket_of(number: int, *files: tuple[int, int, int], partition: bytes = b"") -> BucketFiles:
+    """Files by their wall clock time, source and their level."""
     made = [
         replace(data_file(f"{number}-{at}", 0, 9, level=level), creation_time_millis=millis, file_source=source)
         for at, (millis, source, level) in enumerate(files)
@@ -136,7 +137,7 @@ def test_a_bucket_that_the_table_lacks_is_named_beside_those_that_it_has(tmp_pat
 def test_only_the_buckets_that_were_asked_for_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context, _ = idle_table(tmp_path / "t")
     every = plan_compaction(context, CompactRequest(strategy="full"))
-    wanted, judged, plan = every.decisions[1].bucket_id, list[BucketId](), round_plan.plan_bucket
+    wanted, judged, plan = every.decisions[1].bucket_id, list[BucketId](), compaction_plan.plan_bucket
 
     def noted(context: TableContext, bucket: BucketFiles, *given: Any) -> Decision:
         judged.append(bucket.bucket_id)

@@ -112,8 +112,8 @@ def test_the_beginning_of_a_file_is_replaced_by_the_whole(table: TableContext, t
     halves = [path for path in whole if path.startswith(("bucket-", "manifest/"))]
     for path in halves:
         (tmp_path / "c" / path).write_bytes(whole[path][:4])
-    for path in (tmp_path / "c/snapshot").iterdir():
-        path.unlink()
+    for version in (tmp_path / "c/snapshot").iterdir():
+        version.unlink()
     copied(copy_of(table, tmp_path / "c", is_new=is_new, is_resumed=is_new), [1, 2, 3])
     assert files_in(tmp_path / "c") == whole and len(halves) > 6
 
