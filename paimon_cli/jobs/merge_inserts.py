@@ -93,7 +93,10 @@ class NewRows(RowSource):
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], keys: Needed) -> Iterator[RawRows]:
         assert split.length is not None
         if split.start >= self.source.row_count:
-            yield RawRows(self.moved.combine_chunks().to_batches()[0], np.arange(split.length))
+            start = 0
+            for batch in self.moved.to_batches():  # one alone might not hold all texts
+                yield RawRows(batch, np.arange(start, start + batch.num_rows))
+                start += batch.num_rows
             return
         for part in self.parts(range(split.start, split.start + split.length)):
             yield RawRows(part.rows, part.numbers - split.start)

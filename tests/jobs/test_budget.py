@@ -35,6 +35,20 @@ def test_no_day_takes_more_and_nearly_all_is_used(seed: int) -> None:
     assert sum(used for _, used in taken) >= 0.9 * 1_000_000 * (days - 1)
 
 
+@pytest.mark.parametrize("after", [0, 59_999, 60_000, 60_001, 119_999, 120_000])
+def test_what_is_taken_soon_after_other_amounts_counts_for_a_whole_day(after: int) -> None:
+    clock = HandClock(NOW)
+    budget = Budget.of(Allowance(size=1000, is_daily=True), clock)
+    for size in (1, 999):
+        assert budget.reserve_all(size)
+        budget.settle(size, size)
+        clock.millis += after if size == 1 else 0
+    clock.millis += DAY_MILLIS - 1
+    assert budget.left is not None and budget.left <= 1, "of these 24 hours only the first byte may be forgotten"
+    clock.millis += 120_000
+    assert budget.left == 1000
+
+
 def test_a_service_that_is_restarted_goes_on_with_what_was_left() -> None:
     clock = HandClock(NOW)
     spent = [(NOW - 3_600_000, 700.0), (NOW - DAY_MILLIS - 3_600_000, 900.0)]

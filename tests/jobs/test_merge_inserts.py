@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,19 @@ def test_the_first_clause_that_holds_makes_a_row_and_one_without_values_none(con
     assert made(rows) == sorted([*even, *odd], key=lambda row: row["at"])
     nothing = new_rows(context, source, clause(context, source, when="source.id < 5"))
     assert not nothing.portions and not nothing.plan()
+
+
+def test_moved_rows_whose_texts_are_too_long_for_one_batch_are_all_there(context: TableContext) -> None:
+    """More than 2 GiB together, which are no memory as long as nobody looks at them."""
+    size = (1 << 30) + 1
+    text = pa.py_buffer(mmap.mmap(-1, size))
+    texts = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, size], np.int32)), text)
+    moved = pa.table({"id": pa.array([7, 8], pa.int32()), "name": pa.chunked_array([texts, texts])})
+    rows = new_rows(context, Portions(memory(context), (11,)), met=[range(COUNT)]).with_moved(moved)
+    (split,) = rows.plan()
+    parts = list(rows.raw_rows(split, (), Needed()))
+    assert [number for part in parts for number in part.rows.tolist()] == [0, 1]
+    assert [number for part in parts for number in part.batch.column("id").to_pylist()] == [7, 8]
 
 
 def test_rows_of_a_source_in_memory_are_made_at_once_with_the_moved_ones(context: TableContext) -> None:

@@ -18,14 +18,20 @@ from paimon_cli import Runtime, Table
 from paimon_cli.api.merging import Merge
 from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
-from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.ingest.row_sources import ArrowRows
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs import merge_inserts
-from paimon_cli.jobs.engine import LocalEngine
+from paimon_cli.jobs import merge_inserts, merge_job
+from paimon_cli.jobs.engine import LocalEngine, NoProgress
 from paimon_cli.jobs.merge_source import KnownValues, StagedPiece, StagedSource
+from paimon_cli.jobs.row_change import ChangedBucket
+from paimon_cli.jobs.write_request import WriteRequest, plan_write
+from paimon_cli.metadata.data_file import CommitMessage, FileChanges
+from paimon_cli.options.choices import CompactionMode
 from paimon_cli.pieces import PIECES
+from tests.commit.commit_tables import data_file
 from tests.rivals import RivalStorage, files_of
-from tests.tables import data_files, named_files
+from tests.tables import data_files, named_files, write
 
 Row = dict[str, Any]
 COLUMNS = ["dt STRING NOT NULL", "id INT NOT NULL", "name STRING", "points INT"]
@@ -366,6 +372,63 @@ def test_a_row_of_another_partition_that_another_commit_inserts_is_met(tmp_path:
     done = merge.when_not_matched_insert_all().execute()
     assert (done.attempts, done.inserted, done.updated) == (2, 0, 1)
     assert [(row["dt"], row["points"]) for row in stored(table) if row["id"] == 50] == [("b", -1)]
+
+
+def test_a_row_that_shares_a_part_of_its_key_with_one_that_another_commit_inserts_is_met(tmp_path: Path) -> None:
+    """The merge is on a part of the key, so that the key does not say where such a row would be."""
+    table = create(tmp_path, kind(["dt", "id"], bucket="64"))
+    table.write(one(1))
+    mine = rivalled(table, lambda: Table.open(table.url).write(one(50, dt="b")))
+    merge = mine.merge(one(50, dt="a"), on="id").when_matched_update(values={"points": -1})
+    done = merge.when_not_matched_insert_all().execute()
+    assert (done.attempts, done.inserted, done.updated) == (2, 0, 1)
+    assert [(row["dt"], row["points"]) for row in stored(table) if row["id"] == 50] == [("b", -1)]
+
+
+@pytest.mark.parametrize("day", DAYS)
+def test_rows_of_each_partition_that_another_commit_inserts_are_met(tmp_path: Path, day: str) -> None:
+    """The merge is on the columns of the partition, so that only commits to those of its new rows matter."""
+    table = create(tmp_path, KINDS["append by day"])
+    table.write(one(1))
+    new = pa.concat_tables([one(50, dt=day) for day in DAYS])
+    mine = rivalled(table, lambda: Table.open(table.url).write(one(50, dt=day)))
+    merge = mine.merge(new, on=["dt", "id"]).when_matched_update(values={"points": -1})
+    done = merge.when_not_matched_insert_all().execute()
+    assert (done.attempts, done.inserted, done.updated) == (2, 1, 1)
+    assert [row["dt"] for row in stored(table) if row["id"] == 50 and row["points"] == -1] == [day]
+    elsewhere = rivalled(table, lambda: Table.open(table.url).write(one(60, dt="c")))
+    assert elsewhere.merge(one(60, dt=day), on=["dt", "id"]).when_not_matched_insert_all().execute().attempts == 1
+
+
+def test_new_rows_are_numbered_above_all_of_their_bucket_and_above_the_changed_ones(tmp_path: Path) -> None:
+    """Whatever file of the change holds the greatest number, and also if the change has only removed or marked rows."""
+    context = create(tmp_path, KINDS["fixed"]).context
+    write(context, [{"dt": "a", "id": i, "name": "x", "points": 0} for i in range(40)])
+    plan = plan_write(context, WriteRequest(source=ArrowRows(pa.table({})), compact=CompactionMode.NONE), "u", splits=())
+    live = bucket_files(context, context.snapshots.latest())
+    greatest = {bucket_id: max(file.max_sequence_number for file in bucket.files) for bucket_id, bucket in live.items()}
+    first, second = sorted(greatest)
+    files = [replace(data_file(str(number)), max_sequence_number=number) for number in (500, 900, 700)]
+    changed = [
+        CommitMessage(*first, 2, append=FileChanges(added=tuple(files))),
+        CommitMessage(*second, 2, append=FileChanges(removed=live[second].files)),
+    ]
+    rows = ArrowRows(pa.concat_tables([one(i) for i in range(100, 120)]))
+    messages, count = merge_job._inserted(plan, rows, changed, LocalEngine(), NoProgress())
+    least = {message.bucket_id: min(file.min_sequence_number for file in message.append.added) for message in messages}
+    assert count == 20 and least[first] > 900 and 900 > least[second] > greatest[second] >= 30
+
+
+def test_all_rows_that_move_are_written_again() -> None:
+    """Those of every bucket, in however many batches it has them."""
+    batches = [pa.record_batch({"id": pa.array([number])}) for number in range(4)]
+    changed = [
+        ChangedBucket(0, None),
+        ChangedBucket(3, None, moved=tuple(batches[:3])),
+        ChangedBucket(1, None, moved=(batches[3],)),
+    ]
+    assert merge_job._moved(changed).column("id").to_pylist() == [0, 1, 2, 3]
+    assert merge_job._moved(changed[:1]).num_rows == 0
 
 
 ON_DISK = {"source_bytes": 1000, "batch_rows": 50, "hash_scan_rows": 70, "indexed_rows": 60}

@@ -14,7 +14,9 @@ import pytest
 from paimon_cli import Table
 from paimon_cli.api.transaction import Transaction
 from paimon_cli.errors import BadInput, DataConflict, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.transaction_job import OpenTransaction
 from tests.jobs.test_merge_job import KINDS, SCHEMA, create, kind, rivalled, stored
 from tests.rivals import files_of
 from tests.tables import data_files, named_files
@@ -331,3 +333,89 @@ def test_a_transaction_whose_block_never_ends_leaves_no_file(table: Table) -> No
     del abandoned
     gc.collect()
     assert files_of(table.context) == before
+
+
+def opened_of(t: Transaction) -> OpenTransaction:
+    assert t._open is not None
+    return t._open
+
+
+def test_rows_that_the_table_had_are_found_by_their_ids_beside_new_ones(tmp_path: Path) -> None:
+    """The new ones get theirs with the commit, and it is known that these are greater."""
+    table = create(tmp_path, kind(options={"row-tracking.enabled": "true"}))
+    table.write(table_of([a_row(i) for i in range(4)]))
+    with table.transaction() as t:
+        t.write(table_of([a_row(i) for i in (4, 5)]))
+        t.update({"points": "points + 1"}, where="_ROW_ID = 3")
+        with pytest.raises(NotSupported, match="they get their ids with its commit"):
+            t.update({"points": "points + 1"}, where="_ROW_ID = 4")
+    assert [row["points"] for row in stored(table)] == [0, 0, 0, 1, 0, 0]
+    ids = table.scan(columns=["_ROW_ID"]).to_arrow().column("_ROW_ID").to_pylist()
+    assert sorted(ids) == list(range(6))
+
+
+def test_all_that_an_overwrite_replaced_is_noted(tmp_path: Path) -> None:
+    """Without a static partition it is what its snapshots touch; in a table without dynamic overwrites it is everything."""
+    table = create(tmp_path, kind(["dt", "id"], ["dt"], bucket="1"))
+    table.write(table_of([a_row(i) for i in range(4)]))
+    a, b = sorted({file.partition for file in bucket_files(table.context, table.context.snapshots.latest()).values()})
+    with table.transaction() as t:
+        t.write(table_of([a_row(4)]))
+        t.write(table_of([a_row(5)]))
+        opened = opened_of(t)
+        opened.replaced(opened.steps(), None)
+        (both,) = opened.replaced_partitions
+        assert [both(partition) for partition in (a, b, b"other")] == [True, True, False]
+        opened.replaced_partitions.clear()
+
+
+def test_an_overwrite_of_the_whole_table_replaces_what_others_write_to_new_partitions(tmp_path: Path) -> None:
+    options = {"dynamic-partition-overwrite": "false"}
+    table = create(tmp_path, kind(["dt", "id"], ["dt"], bucket="1", options=options))
+    table.write(table_of([a_row(i) for i in range(2)]))
+    with pytest.raises(DataConflict), table.transaction() as t:
+        t.write(table_of([a_row(1, 9)]), overwrite=True)
+        Table.open(table.url).write(table_of([{**a_row(9), "dt": "new"}]))
+    assert [row["id"] for row in stored(table)] == [0, 1, 9]
+
+
+def test_files_that_tasks_stored_for_any_step_are_deleted(tmp_path: Path) -> None:
+    """On a cluster, this process learns of them only by what the steps have committed."""
+    table = create(tmp_path, KINDS["fixed"])
+    with table.transaction() as t:
+        for number in range(3):
+            t.write(table_of([a_row(number)]))
+        opened, there = opened_of(t), data_files(table.context)
+        written = opened._written_elsewhere()
+        assert {path.removeprefix(f"{table.context.layout.root}/") for path in written} == there and len(there) == 3
+        opened.pending.created.clear()
+        opened.discard(written[1:])
+        assert len(data_files(table.context)) == 2
+        opened.discard()
+    assert not data_files(table.context)
+
+
+def test_a_transaction_whose_changes_cannot_be_told_leaves_no_file(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = files_of(table.context)
+
+    def fail(*_: object) -> None:
+        raise StorageUnavailable("the lists cannot be read")
+
+    with pytest.raises(StorageUnavailable, match="the lists"), table.transaction() as t:
+        t.write(table_of([a_row(8)]))
+        monkeypatch.setattr(OpenTransaction, "_changelog", fail)
+    assert files_of(table.context) == before
+
+
+def test_the_changes_of_all_steps_are_in_the_changelog(tmp_path: Path) -> None:
+    """Several of one bucket, and those after a step that has none: an overwrite."""
+    table = create(tmp_path, KINDS["input"])
+    table.write(table_of([a_row(i) for i in range(2)]))
+    with table.transaction() as t:
+        t.write(table_of([a_row(7)]))
+        t.update({"points": "points + 1"}, where="id = 1")
+        t.write(table_of([a_row(8)]), overwrite=True)
+        t.write(table_of([a_row(9)]))
+    changes = [(row["rowkind"], row["id"]) for row in table.changelog(2, 2).to_arrow().to_pylist()]
+    assert changes == [("+I", 7), ("-U", 1), ("+U", 1), ("+I", 9)]
+    assert [row["id"] for row in stored(table)] == [8, 9]

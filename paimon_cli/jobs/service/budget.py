@@ -306,7 +306,7 @@ class DailyAllowance:
     def _note(self, moment: int, amount: float) -> None:
         if not amount:
             return
-        if self.taken and moment - self.taken[-1][0] < _GRAIN_MILLIS:
+        if self.taken and moment <= self.taken[-1][0]:
             # at the later time: what was taken is never forgotten too early
             self.taken[-1] = (self.taken[-1][0], self.taken[-1][1] + amount)
         else:
