@@ -38,6 +38,7 @@ from paimon_cli.jobs.service.maintenance import Quiet, RunLimits, maintain
 from paimon_cli.jobs.service.served_table import ServedTable
 from paimon_cli.jobs.service.table_round import TableRound
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.maintain.expire_partitions import drop_partitions
 from paimon_cli.metadata.data_file import (
     DELETION_VECTORS,
     EMPTY_ROW,
@@ -642,3 +643,29 @@ def test_limits_of_a_compaction_hold_for_merges_of_rows_that_got_their_buckets(t
         waiting = sum(size for (_, bucket), size in sizes_of(context).items() if bucket == POSTPONE_BUCKET)
         summary = run_compact(context, CompactRequest("minor", max_bytes=waiting + 100), LocalEngine(), NoProgress())
         assert summary.bytes_read == waiting
+
+
+def test_a_partition_whose_waiting_rows_are_gone_has_changed(tmp_path: Path) -> None:
+    context = make(tmp_path / "t")
+    write(context, [row(1, 1), row(1, 1, "b")])
+    begun, latest = context.snapshots.latest_id(), context.snapshots.latest()
+    buckets = [*bucket_files(context, latest).values()]
+    dropped = buckets[0].partition
+    drop_partitions(context, [dropped], begun)
+    write(context, [row(2, 1), row(2, 1, "b")])
+    ours = [CommitMessage(*bucket.bucket_id, -2, read_snapshot_id=begun) for bucket in buckets]
+    assert partitions_changed_since(context, ours) == {dropped}, "rows that came meanwhile go on waiting"
+
+
+def test_merge_on_read_does_not_show_rows_that_are_marked(tmp_path: Path) -> None:
+    context = make(tmp_path / "t", deletion_vectors__enabled="true")
+    write(context, [row(number, 1) for number in range(4000)])
+    compact(context)
+    write(context, [row(1, 2)])
+    compact(context, strategy="minor")
+    assert any(bucket.index_files for bucket in bucket_files(context, context.snapshots.latest()).values())
+    write(context, [row(2, 3)])
+    merging = TableContext.open(context.url, {"postpone.merge-on-read": "true"})
+    found = read(merging, where="id < 4")
+    compact(context)
+    assert found == read(context, where="id < 4") and len(found) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -643,3 +644,23 @@ def test_history_up_to_a_tag_whose_snapshot_has_expired(tmp_path: Path, is_gap: 
     assert rows(new) == rows(new.at_branch("b")) == expected
     if not is_gap:  # which the backup has as well
         check_whole(new)
+
+
+def test_a_branch_has_the_newest_state_that_its_tags_have_kept(tmp_path: Path) -> None:
+    """Its snapshots of that time have expired, and a later one is not asked for."""
+    table, copy = new_table(tmp_path), tmp_path / "copy"
+    fill(table, 1)
+    create_branch(table, "b", None, 1)
+    branch = table.at_branch("b")
+    for number in (2, 3):
+        fill(branch, 1, 10 * number)
+        create_tag(branch, f"t{number}", number)
+    expected = rows(branch)
+    fill(table, 1, 50)
+    create_tag(table, "main", 2)
+    time.sleep(0.002)
+    fill(branch, 1, 90)
+    expire_snapshots(branch, Retention(1, 1, 0, None))
+    backup(table, copy)
+    restore(copy, tmp_path / "new", tag="main", history=True)
+    assert rows(opened(tmp_path / "new").at_branch("b")) == expected

@@ -148,3 +148,23 @@ def test_what_a_directory_has_is_listed_before_anything_is_added_to_it(table: Ta
     every = {file.path: file for file in (first, *others)}
     copy.copy_files(CopyPortion(files={0: every}, may_exist=set(every)))
     assert written_to(storage) == [first.path.rpartition("/")[2]], "only what nobody said might be there"
+
+
+def test_schemas_are_copied_up_to_and_including_the_one_that_is_asked_for(table: TableContext, tmp_path: Path) -> None:
+    for number in (1, 2):
+        table.schemas.commit(replace(table.schema, id=number, comment=f"{number}"))
+    copy_of(table, tmp_path / "copy").copy_schemas(table, up_to=1)
+    assert sorted(path.name for path in (tmp_path / "copy" / "schema").iterdir()) == ["schema-0", "schema-1"]
+
+
+def test_what_is_named_is_copied_before_what_names_it(table: TableContext, tmp_path: Path) -> None:
+    """A copy that is killed has no manifest that names a file that is missing."""
+    storage = Recording(ConfinedStorage(str(tmp_path / "copy")))
+    copied(copy_of(table, tmp_path / "copy", storage), [1, 2, 3])
+    order = [path.rpartition("/")[2] for call, path in storage.calls if call in WRITES]
+    data, lists, manifests, snapshots = (
+        [place for place, name in enumerate(order) if name.startswith(kind)]
+        for kind in ("data-", "manifest-list-", "manifest-", "snapshot-")
+    )
+    manifests = [place for place in manifests if place not in lists]
+    assert data and max(data) < min(manifests) <= max(manifests) < min(lists) <= max(lists) < min(snapshots)

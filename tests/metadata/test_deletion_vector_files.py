@@ -106,3 +106,16 @@ def test_a_bitmap_that_is_cut_anywhere_is_damage_even_if_its_length_and_checksum
         cut = struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
         with pytest.raises(DamagedFile, match="the bitmap at byte 1 cannot be read"):
             decode_deletion_vector(b"\x01" + cut, 1, len(body) + (8 if bitmap64 else 0), "index-1")
+
+
+@pytest.mark.parametrize("bitmap64", [False, True])
+@pytest.mark.parametrize("more", [-1, 1, 1000])
+def test_a_vector_of_another_length_than_its_manifest_says_is_damage(bitmap64: bool, more: int) -> None:
+    ((content, (listed,)),) = encode_deletion_vectors({"a": DeletionVector.marking(np.arange(5), bitmap64=bitmap64)})
+    assert decode_deletion_vector(content, listed.offset, listed.length, "index-1").positions == listed_positions(bitmap64)
+    with pytest.raises(DamagedFile, match=f"instead of {listed.length + more}, or is cut off"):
+        decode_deletion_vector(content, listed.offset, listed.length + more, "index-1")
+
+
+def listed_positions(bitmap64: bool) -> Any:
+    return DeletionVector.marking(np.arange(5), bitmap64=bitmap64).positions

@@ -208,6 +208,12 @@ class TestListsThatASnapshotRepeats:
         assert inlined_lists(lists_property(lists)) == {"delta": lists["delta"]}
         assert lists_property({"base": metas(300)}) == {}
 
+    def test_lists_that_are_long_together_are_not_all_repeated(self) -> None:
+        base, delta = metas(80), metas(80)
+        alone = [len(lists_property({"list": one})[LISTS_PROPERTY]) for one in (base, delta)]
+        assert all(2100 < size < 4000 for size in alone), "two of them are too long"
+        assert inlined_lists(lists_property({"base": base, "delta": delta})) == {"base": base}
+
     @pytest.mark.parametrize(
         "text", ["", "[]", "7", '{"base": 7}', '{"base": "AAAA"}', '{"base": "%"}', '{"base": "eJwDAAAAAAE="}']
     )
