@@ -558,3 +558,25 @@ def test_partitions_in_messages_end_without_a_slash(tmp_path: Path) -> None:
     context = made(tmp_path, "unaware", times=0)
     with pytest.raises(BadInput, match=r"rows of partition dt=b are outside"):
         write(context, [row(1, "b")], overwrite=True, partition={"dt": "a"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_delete_looks_into_every_file_whose_bounds_leave_doubt(tmp_path: Path, kind: str) -> None:
+    """Beside one that goes unread."""
+    context = made(tmp_path, kind)
+    assert run(context, "id < 10 or id in (15, 16, 25, 26)").rows == 14
+    assert ids(context) == [number for number in range(10, 30) if number not in (15, 16, 25, 26)]
+
+
+@pytest.mark.parametrize("kind", WITH_VECTORS)
+@pytest.mark.parametrize("where", ["id < 10", "id < 10 and length(v) > 0"], ids=["unread", "read"])
+def test_rows_that_are_gone_already_do_not_count_and_keep_no_file(tmp_path: Path, kind: str, where: str) -> None:
+    context = made(tmp_path, kind)
+    assert run(context, "id % 5 = 1").rows == 6
+    before = live_files(context)
+    summary = run(context, where)
+    assert summary.rows == 8 and ids(context) == [number for number in range(10, 30) if number % 5 != 1]
+    marked = {entry.data_file_name for index in vector_files(context) for entry in index.deletion_vector_ranges or ()}
+    assert len(before) - len(live_files(context)) >= 2, "those without rows are gone, and so are their vectors"
+    assert marked <= {path.rpartition("/")[2] for path in live_files(context)}
+    sound(context)

@@ -661,11 +661,11 @@ def test_merge_on_read_does_not_show_rows_that_are_marked(tmp_path: Path) -> Non
     context = make(tmp_path / "t", deletion_vectors__enabled="true")
     write(context, [row(number, 1) for number in range(4000)])
     compact(context)
-    write(context, [row(1, 2)])
+    write(context, [row(1, op="-D"), row(3, 2, op="+I")])
     compact(context, strategy="minor")
     assert any(bucket.index_files for bucket in bucket_files(context, context.snapshots.latest()).values())
     write(context, [row(2, 3)])
     merging = TableContext.open(context.url, {"postpone.merge-on-read": "true"})
     found = read(merging, where="id < 4")
     compact(context)
-    assert found == read(context, where="id < 4") and len(found) == 4
+    assert found == read(context, where="id < 4") and [one["n"] for one in found] == [1, 3, 2]
