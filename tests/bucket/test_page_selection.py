@@ -196,7 +196,7 @@ def test_pages_that_are_read_must_hold_nulls_as_their_index_says(lie: Change, pa
 
 def test_nulls_that_an_index_does_not_count_may_be_anywhere() -> None:
     """Also in pages of nothing else, as older writers describe them."""
-    file = changed(stored(rows()), 1, lambda pages: [pages.pop(NULLS)], without_statistics)  # type: ignore[arg-type, return-value]
+    file = changed(stored(rows()), 1, lambda pages: [pages.pop(NULLS)], without_statistics)  # type: ignore[arg-type]
     keeps = Keeps([1])
     assert selected(file, keeps) is not None and keeps.bounds["v"].nulls.tolist() == [-1] * 4
     assert read(file, 1, 2) == [*range(10, 30)]
@@ -247,7 +247,7 @@ def test_bounds_in_no_known_order_rule_nothing_out(leaf: int) -> None:
     keeps = Keeps([0])
     assert selected(changed(stored(rows()), 0, unchanged, without_order), keeps) is not None
     assert list(keeps.bounds) == [names[1 - leaf]]
-    none = changed(stored(rows()), 0, unchanged, lambda fields: [fields.pop(ORDERS)])  # type: ignore[arg-type, return-value]
+    none = changed(stored(rows()), 0, unchanged, lambda fields: [fields.pop(ORDERS)])  # type: ignore[arg-type]
     assert selected(none, Keeps([0])) is None
 
 
