@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.bloom_index import BloomKind, byte_hashes, index_hashes
+from paimon_cli.bucket.bloom_index import BloomIndex, BloomKind, byte_hashes, index_hashes
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import UsageError
@@ -124,3 +124,19 @@ def test_a_filter_is_as_large_as_its_options_say() -> None:
 def test_filters_of_types_whose_equal_values_may_differ_are_not_consulted() -> None:
     expected = {"STRING": True, "INT": True, "TIMESTAMP(6)": True, "CHAR(3)": False, "FLOAT": False, "DOUBLE": False}
     assert {sql: BloomKind().is_consulted(parse_type(sql)) for sql in expected} == expected
+
+
+def test_only_filters_of_one_form_are_merged() -> None:
+    """A filter of another size or with other functions would lose values, and reads would leave their rows out."""
+
+    def index(bits: int, hash_functions: int) -> BloomIndex:
+        return BloomIndex(parse_type("INT"), BloomFilter(hash_functions, np.zeros(bits // 8, np.uint8)))
+
+    assert index(64, 3).fits(index(64, 3))
+    assert not index(64, 3).fits(index(128, 3))
+    assert not index(64, 3).fits(index(64, 4))
+    first, second = index(64, 3), index(64, 3)
+    first.add(pa.array([1, 2], pa.int32()))
+    second.add(pa.array([3], pa.int32()))
+    first.merge(second)
+    assert first.may_hold(pa.array([1, 2, 3], pa.int32())).all()

@@ -6,7 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.decoding import check_decoded
+from paimon_cli.bucket.decoding import check_decoded, decoding
+from paimon_cli.datatypes.data_type import MAX_NESTING, ArrayType, DataField
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.errors import DamagedFile, NotSupported
 
 BINARIES: dict[str, list[bytes | None]] = {
     "ascii": [b"a", b"", None, b"longer than twelve bytes"],
@@ -80,3 +83,29 @@ def test_strings_that_end_beyond_their_bytes_are_found_before_they_are_read() ->
         (found,) = pa.ipc.open_stream(damaged)
         with pytest.raises(pa.ArrowInvalid):
             check_decoded(found)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_every_column_of_a_batch_is_checked(place: int) -> None:
+    columns = [pa.array(["fine"]), pa.array([1]), as_texts([b"fine"])]
+    check_decoded(pa.record_batch(columns, names=["a", "b", "c"]))
+    columns[place] = as_texts([b"\xff"])
+    with pytest.raises(pa.ArrowInvalid):
+        check_decoded(pa.record_batch(columns, names=["a", "b", "c"]))
+
+
+def test_far_times_are_no_damage() -> None:
+    """Arrow says more than this, in several forms."""
+    for said in ("out of range for nanosecond resolution", "Timestamp -1 is out of range for nanosecond resolution (ns)"):
+        with pytest.raises(NotSupported, match="holds a timestamp before 1677 or after 2262"), decoding("f.orc"):
+            raise pa.ArrowInvalid(said)
+
+
+@pytest.mark.parametrize(("depth", "raised"), [(MAX_NESTING, DamagedFile), (MAX_NESTING + 1, NotSupported)])
+def test_files_of_columns_that_no_decoder_nests_so_deep_are_not_called_damaged(depth: int, raised: type[Exception]) -> None:
+    fields = [DataField(0, "a", parse_type("INT")), DataField(1, "b", parse_type("INT"))]
+    for _ in range(depth):
+        fields[1] = DataField(1, "b", ArrayType(fields[1].type))
+    with pytest.raises(raised, match=r"f\.parquet") as error, decoding("f.parquet", fields):
+        raise RecursionError
+    assert raised is DamagedFile or "column 'b'" in str(error.value.why)  # type: ignore[attr-defined]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.key_range import KeyRange, RangeReader
+from paimon_cli.bucket.key_range import KeyRange, RangeReader, first_key
 from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import SortedKeys
-from tests.tables import make_table
+from tests.tables import make_table, write
 
 Key = tuple[int, ...]
 
@@ -64,3 +69,42 @@ def test_rows_of_a_range_are_from_its_least_key_to_below_its_greatest(context: T
     assert list(zip(*rows.to_pydict().values(), strict=True)) == [(1, 2), (1, 3), (2, 0)]
     assert found._cut("file", batch.slice(4)).num_rows == 0 and found.counts == {"file": 3}
     assert reader(context, None, None)._cut("file", batch).num_rows == 5
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "several", "alone"),
+    [
+        (None, None, [0, 1, 2, 3], [0, 1, 2, 3]),
+        ((3, 5), None, [1, 2, 3], [1, 2, 3]),
+        ((4, 0), None, [2, 3], [2, 3]),
+        ((7, 0), None, [], []),
+        (None, (5, 5), [0, 1, 2, 3], [0, 1, 2]),  # a group that begins with 5 may hold (5, 4)
+        (None, (3, 0), [0, 1, 2], [0, 1]),
+        (None, (2, 0), [0, 1], [0]),
+        ((3, 0), (5, 0), [1, 2, 3], [1, 2]),
+    ],
+)
+def test_row_groups_that_may_hold_keys_of_a_range(
+    tmp_path: Path, context: TableContext, low: Key | None, high: Key | None, several: list[int], alone: list[int]
+) -> None:
+    """Statistics tell the first key column only. `alone`: if it is the whole key."""
+    sink = io.BytesIO()
+    groups = pa.table({"_KEY_a": pa.array([0, 1, 2, 3, 3, 4, 5, 6], pa.int32())})
+    pq.write_table(groups, sink, row_group_size=2)
+    assert reader(context, low, high).row_groups().groups(pq.ParquetFile(sink)) == several
+    single = make_table(tmp_path / "single", {"a": "INT NOT NULL", "v": "INT"}, ["a"])
+    cut = [None if key is None else key[:1] for key in (low, high)]
+    assert reader(single, *cut).row_groups().groups(pq.ParquetFile(sink)) == alone
+    pq.write_table(groups, without := io.BytesIO(), row_group_size=2, write_statistics=False)
+    assert reader(context, low, high).row_groups().groups(pq.ParquetFile(without)) == [0, 1, 2, 3]
+
+
+def test_the_first_key_of_each_row_group(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"a": "INT NOT NULL", "b": "INT NOT NULL"}, ["a", "b"])
+    write(context, [{"a": n // 4, "b": n} for n in range(9)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    (file,) = bucket.files
+    path = context.data_file_path(*bucket.bucket_id, file)
+    pq.write_table(pq.read_table(path), path, row_group_size=3)
+    found = [first_key(context, bucket.bucket_id, file, group) for group in range(3)]
+    assert found == [serialize_row(key, context.key_types) for key in ((0, 0), (0, 3), (1, 6))]

@@ -85,17 +85,28 @@ def test_every_column_batch_and_side_of_a_map_is_checked() -> None:
                 refuse_far_times(table, "orc")
 
 
-def int96_file(values: list[tuple[int, int] | None]) -> io.BytesIO:
-    """A file with a column `c` of these pairs: nanoseconds of the day, and days since 1970."""
-    stored = [None if value is None else struct.pack("<qi", value[0], value[1] + 2_440_588) for value in values]
+Int96 = tuple[int, int] | None
+"""Nanoseconds of the day, and days since 1970."""
+
+
+def int96_file(*columns: list[tuple[int, int] | None]) -> io.BytesIO:
+    """A file with columns `c`, `d` and so on of these pairs: nanoseconds of the day, and days since 1970."""
+    stored = [[value and struct.pack("<qi", value[0], value[1] + 2_440_588) for value in values] for values in columns]
+    table = pa.table({name: pa.array(values, pa.binary(12)) for name, values in zip("cdef", stored, strict=False)})
     sink = io.BytesIO()
-    pq.write_table(pa.table({"c": pa.array(stored, pa.binary(12))}), sink, store_schema=False)
+    pq.write_table(table, sink, store_schema=False)
     content = sink.getvalue()
     footer = decode(footer_bytes(sink))
-    for described in (footer.elements(2)[1], *(chunk.required(3) for g in footer.elements(4) for chunk in g.elements(1))):
+    for described in (*footer.elements(2)[1:], *(chunk.required(3) for g in footer.elements(4) for chunk in g.elements(1))):
         described[1] = number(3, I32)
     size = int.from_bytes(content[-8:-4], "little")
     return io.BytesIO(closed([content[4 : -size - 8]], encode(footer)))
+
+
+def with_far(sink: io.BytesIO, columns: list[str], start: int = 0) -> pa.RecordBatch:
+    """The rows from `start` on, with far times in microseconds."""
+    nanoseconds, raw = (reader.read().to_batches()[0].slice(start) for reader in (pq.ParquetFile(sink), raw_int96(sink)))
+    return with_far_int96(nanoseconds, raw, columns)
 
 
 DAY = 86_400 * 10**9
@@ -131,18 +142,55 @@ def test_far_times_are_told_from_those_584_years_later(nanos: int, of_java: bool
     assert (found.type, found.cast(pa.int64()).to_pylist()) == (pa.timestamp("us"), [None, 0, nanos // 1000])
 
 
-def test_far_times_with_nanoseconds_are_refused() -> None:
-    sink = int96_file([as_int96(YEAR_1400 * DAY + 1, of_java=True)])
-    nanoseconds, raw = (reader.read().to_batches()[0] for reader in (pq.ParquetFile(sink), raw_int96(sink)))
+@pytest.mark.parametrize("times", [[YEAR_1400 * DAY + 1], [YEAR_1400 * DAY + 5000, 1], [YEAR_1400 * DAY + 1, 0]])
+def test_far_times_with_nanoseconds_are_refused(times: list[int]) -> None:
+    """Whichever of them has the nanoseconds."""
     with pytest.raises(NotSupported, match="column c holds timestamps before 1677"):
-        with_far_int96(nanoseconds, raw, ["c"])
+        with_far(int96_file([None, *(as_int96(nanos, of_java=True) for nanos in times)]), ["c"])
 
 
-def test_years_that_no_microseconds_hold_are_refused() -> None:
-    sink = int96_file([(0, 2**31 - 1 - 2_440_588)])
-    nanoseconds, raw = (reader.read().to_batches()[0] for reader in (pq.ParquetFile(sink), raw_int96(sink)))
+WRAPPING = 213_399_816
+"""A day whose microseconds since 1970, cut to 64 bits, are those of a day within a century of it."""
+
+
+@pytest.mark.parametrize("day", [2**31 - 1 - 2_440_588, -(2**31) + 1, WRAPPING, -WRAPPING])
+def test_years_that_no_microseconds_hold_are_refused(day: int) -> None:
+    sink = int96_file([(0, 0), (0, day)])
     with pytest.raises(NotSupported, match="column c"):
-        with_far_int96(nanoseconds, raw, ["c"])
+        with_far(sink, ["c"])
+    with pytest.raises(NotSupported, match="column c holds a timestamp before 1677 or after 2262"):
+        read(sink, ["c"])
+
+
+def test_the_time_after_the_last_of_64_bits_is_refused() -> None:
+    with pytest.raises(NotSupported, match="column c holds a timestamp before 1677 or after 2262"):
+        read(int96_file([as_int96(2**63, of_java=False)]), ["c"])
+
+
+def test_each_column_keeps_its_times_in_the_unit_that_it_needs() -> None:
+    """Those of the rows that are asked for decide."""
+    near, far = as_int96(5000, of_java=False), as_int96(YEAR_1400 * DAY, of_java=False)
+    sink = int96_file([far, near, near], [near, far, near], [near, None, near], [near, near, far])
+    found = with_far(sink, ["c", "d", "e", "f"], start=1)
+    assert found.schema.types == [pa.timestamp(unit) for unit in ("ns", "us", "ns", "us")]
+    early = YEAR_1400 * DAY // 1000
+    stored = [column.cast(pa.int64()).to_pylist() for column in found.columns]
+    assert stored == [[5000, 5000], [early, 5], [None, 5000], [5, early]]
+
+
+def test_far_instants_stay_instants() -> None:
+    sink = int96_file([as_int96(YEAR_1400 * DAY, of_java=False)])
+    nanoseconds, raw = (reader.read().to_batches()[0] for reader in (pq.ParquetFile(sink), raw_int96(sink)))
+    instants = nanoseconds.cast(pa.schema({"c": pa.timestamp("ns", "UTC")}))
+    assert with_far_int96(instants, raw, ["c"]).schema.types == [pa.timestamp("us", "UTC")]
+
+
+def test_far_times_in_a_nested_column_are_refused() -> None:
+    far = pa.array([0, -62135596800000], pa.timestamp("ms"))
+    sink = file_of(pa.table({"near": far[:1].take([0, 0]), "c": pa.StructArray.from_arrays([far], ["t"])}))
+    with pytest.raises(NotSupported, match="column c holds a timestamp before 1677") as refused:
+        with_far(sink, ["near", "c"])
+    assert "nested" in refused.value.why
 
 
 @pytest.mark.parametrize(("unit", "values"), [("us", [-1]), ("us", [5, None, -1_001]), ("ns", [-1_000_001]), ("ns", [-1000])])
@@ -150,6 +198,8 @@ def test_digits_that_the_orc_reader_of_java_cannot_read(unit: str, values: list[
     early = pa.array(values, pa.timestamp(unit))
     for column in (early, pa.StructArray.from_arrays([early], ["t"])):
         assert holds_early_digits(pa.record_batch({"c": column}))
+        fine = pa.array([1] * len(column), early.type)
+        assert holds_early_digits(pa.record_batch({"fine": fine, "c": column, "more": fine}))
 
 
 def test_digits_that_the_orc_reader_of_java_reads() -> None:

@@ -60,9 +60,9 @@ def table(repeated: int = 1) -> pa.Table:
     return pa.table({name: orc_column(column) for name, column in columns.items()})
 
 
-def by_rows(rows_: pa.Table, codec: str = "zstd", stripe_bytes: int = 16 << 20) -> bytes:
+def by_rows(rows_: pa.Table, codec: str = "zstd", stripe_bytes: int = 16 << 20, dictionary_threshold: float = 0.5) -> bytes:
     sink = io.BytesIO()
-    writer = OrcRows(sink, rows_.schema, codec, stripe_bytes, 0.5)
+    writer = OrcRows(sink, rows_.schema, codec, stripe_bytes, dictionary_threshold)
     writer.write(rows_)
     writer.close()
     return sink.getvalue()
@@ -91,6 +91,12 @@ def test_stripes_end_where_they_should() -> None:
     assert file.read().equals(numbers)
 
 
+def test_texts_are_in_dictionaries_as_the_threshold_says() -> None:
+    texts = pa.table({"s": [f"{n % 40:0500}" for n in range(100)], "t": pa.array([EARLY] * 100, pa.timestamp("ns"))})
+    sizes = {share: len(by_rows(texts, "uncompressed", dictionary_threshold=share)) for share in (0.0, 0.3, 0.5, 1.0)}
+    assert sizes[0.0] == sizes[0.3] > 50_000 > 25_000 > sizes[0.5] == sizes[1.0], "0.4 of the texts are different"
+
+
 @given(nanos=st.lists(st.integers(-(10**18), 10**18) | st.integers(-3 * 10**9, 10**9) | st.none(), min_size=1, max_size=50))
 @QUICK
 def test_seconds_are_rounded_down(nanos: list[int | None]) -> None:
@@ -116,6 +122,9 @@ def test_what_has_no_form_is_refused(nanos: int) -> None:
         for chunks in ([column], [pa.nulls(1, column.type), column]):  # a row group is made of several batches
             with pytest.raises(NotSupported, match="column c holds a timestamp in the last second before 1970"):
                 by_rows(pa.table({"c": pa.chunked_array(chunks)}))
+            fine = pa.array([EARLY] * sum(map(len, chunks)), leaf.type)
+            with pytest.raises(NotSupported, match="column c holds a timestamp in the last second before 1970"):
+                by_rows(pa.table({"fine": fine, "c": pa.chunked_array(chunks), "more": fine}))
 
 
 @pytest.mark.parametrize("keys", [pa.array([1, 1]), pa.array([{"x": 1}, {"x": 2}])])

@@ -72,6 +72,13 @@ def test_times_within_other_columns_are_found_also_under_odd_names() -> None:
     assert list(misread_times(of_arrow(pa.table(columns)), [*columns, "absent"])) == ["a.b", "list", "map", "keys"]
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_instants_are_looked_at_like_local_times(zone: str | None) -> None:
+    kind = pa.timestamp("ns", zone)
+    times = pa.table({"fine": pa.array(READ, kind), "t": pa.array([NOT_READ[-1], *READ[1:]], kind)})
+    assert list(misread_times(of_arrow(times), ["fine", "t"])) == ["t"]
+
+
 def test_each_stripe_is_looked_at() -> None:
     sink = io.BytesIO()
     nanos = [number * 7919**3 % SECOND**2 for number in range(20_000)]

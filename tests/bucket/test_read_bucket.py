@@ -15,8 +15,9 @@ import pytest
 from pyroaring import BitMap
 
 from paimon_cli.bucket import merged_rows
-from paimon_cli.bucket.data_file_reader import read_part
+from paimon_cli.bucket.data_file_reader import FilePart, read_part
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section, read_bucket
+from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -227,3 +228,56 @@ def test_a_missing_file_of_a_run_is_named(tmp_path: Path) -> None:
             shown(context, bucket)
         assert refused.value.details["path"] == str(path) and "expired during the read" in (refused.value.hint or "")
         path.write_bytes(content)
+
+
+def test_no_row_is_left_out_where_it_may_hide_an_older_one(tmp_path: Path) -> None:
+    """Parts are read of files whose keys no other file has."""
+    context, bucket = two_levels(tmp_path)
+
+    def nothing(file: Any) -> FilePart:
+        return FilePart(keeps=lambda *_: False)
+
+    assert shown(context, bucket, part_of=nothing) == shown(context, bucket)
+    for file in bucket.files:
+        assert shown(context, replace(bucket, files=(file,)), part_of=nothing) == []
+
+
+def test_newer_rows_win_whatever_the_order_in_which_files_were_listed(tmp_path: Path) -> None:
+    """A compaction lists its file after those that were written while it ran."""
+    context, bucket = two_levels(tmp_path)
+    for files in (bucket.files, bucket.files[::-1]):
+        assert shown(context, replace(bucket, files=files)) == old(0, 1, 2, 3, 4) + new(5, 7, 8, 9, 10, 11)
+        with_numbers = shown(context, replace(bucket, files=files), ("k", "v", SEQUENCE_NUMBER))
+        assert [row[:2] for row in with_numbers] == old(0, 1, 2, 3, 4) + new(5, 7, 8, 9, 10, 11)
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"), [((5, 4, 0), 6), ((5, 4, 3), 4), ((5, 4), 2), ((5, 0), 3), ((4, 0, 0), 7), ((5, 0, 4), 6)]
+)
+def test_rows_of_lower_levels_include_those_of_higher_ones(tmp_path: Path, levels: tuple[int, ...], expected: int) -> None:
+    """Where compactions look old rows up, a sum of one level already counts what is in the levels above it."""
+    options = {
+        "write-only": "true",
+        "merge-engine": "aggregation",
+        "fields.v.aggregate-function": "sum",
+        "changelog-producer": "lookup",
+    }
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT"}, ["k"], options=options)
+    for value in (1, 2, 4)[: len(levels)]:
+        write(context, [{"k": 1, "v": value}])
+    bucket = bucket_of(context)
+    files = tuple(replace(file, level=level) for file, level in zip(bucket.files, levels, strict=True))
+    assert shown(context, replace(bucket, files=files)) == [(1, expected)]
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize(("end", "key"), [("min_key", 1), ("max_key", 8)])
+def test_keys_outside_of_what_is_recorded_are_damage_however_a_file_is_read(
+    tmp_path: Path, vectors: str, end: str, key: int
+) -> None:
+    context, bucket = two_levels(tmp_path)
+    context = with_options(context, deletion_vectors__enabled=vectors)
+    wrong = [replace(file, **{end: serialize_row([key], context.key_types)}) if file.level else file for file in bucket.files]
+    for files in (wrong, [file for file in wrong if file.level]):
+        with pytest.raises(DamagedFile, match="its keys are"):
+            shown(context, replace(bucket, files=tuple(files)))
