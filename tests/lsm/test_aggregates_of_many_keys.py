@@ -23,7 +23,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, Aggregator, column_history
-from paimon_cli.lsm.aggregators.arithmetic import Product, Sum
+from paimon_cli.lsm.aggregators.arithmetic import Product, Sum, wide_decimals, wide_integers
 from paimon_cli.lsm.aggregators.catalog import aggregator_of
 from paimon_cli.lsm.aggregators.chosen_values import Extreme, FirstValue, LastNonNullValue, LastValue
 from paimon_cli.lsm.aggregators.collected_values import JoinedText, NestedTable, collected, distinct_text, merged_map, timed_map
@@ -642,3 +642,11 @@ def test_a_stored_value_stands_where_no_first_one_came() -> None:
     for skip_nulls, expected in ((False, [7, None, 5, 7]), (True, [7, 5, 5, 7])):
         keys: list[list[Operation]] = [[(SET, 7)], [(SET, 7), (ADD, None), (ADD, 5)], [(SET, 7), (ADD, 5)], [(SET, 7), (SKIP, 5)]]
         assert merged(FirstValue(skip_nulls), pa.int32(), keys) == expected
+
+
+def test_whole_numbers_of_wide_decimals_and_back() -> None:
+    wide = pa.decimal128(38, 2)
+    numbers = [10**38 - 1, -(10**38 - 1), 0, -1, 2**64, -(2**64), 2**63, -(2**63)]
+    column = wide_decimals(list(numbers), wide)
+    assert wide_integers(column) == numbers and wide_integers(column[3:6]) == numbers[3:6] and wide_integers(column[8:]) == []
+    assert wide_decimals([None, 5], wide).to_pylist() == [None, Decimal("0.05")]
