@@ -617,7 +617,7 @@ def test_a_long_key_takes_back_what_it_was_given() -> None:
 
 def test_late_rows_and_retractions_of_last_values() -> None:
     """A row that arrives late fills a gap and replaces nothing; a retraction of null takes nothing back."""
-    for keys, expected in (
+    cases: list[tuple[list[list[Operation]], list[Any]]] = [
         ([[(ADD, 1), (REVERSED, 2)], [(ADD, None), (REVERSED, 2)], [(REVERSED, 2), (ADD, None)]], [1, 2, 2]),
         ([[(ADD, 1), (RETRACT, None), (REVERSED, None)], [(ADD, 1), (RETRACT, 1), (REVERSED, None)]], [1, None]),
         ([[(ADD, 1), (RETRACT, None)], [(ADD, 1), (RETRACT, 1)], [(SET, None), (REVERSED, 4)]], [1, None, 4]),
@@ -626,16 +626,17 @@ def test_late_rows_and_retractions_of_last_values() -> None:
             [7, None, None],
         ),
         ([[(ADD, 1), (ADD, 3), (REVERSED, 2)], [(ADD, 8)]], [3, 8]),
-    ):
+    ]
+    for keys, expected in cases:
         assert merged(LastNonNullValue(), pa.int32(), keys) == expected
-    keys = [
+    late: list[list[Operation]] = [
         [(ADD, 1), (REVERSED, 2)],
         [(ADD, None), (REVERSED, 2)],
         [(REVERSED, 2)],
         [(ADD, 1), (RETRACT, 2)],
         [(SET, 4), (REVERSED, 5)],
     ]
-    assert merged(LastValue(), pa.int32(), keys) == [1, None, None, None, 4]
+    assert merged(LastValue(), pa.int32(), late) == [1, None, None, None, 4]
 
 
 def test_a_stored_value_stands_where_no_first_one_came() -> None:
