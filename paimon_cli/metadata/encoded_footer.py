@@ -136,7 +136,7 @@ class FooterFrame:
             end = skip(footer, _after(footer, at, _SCHEMA), LIST)
         rows, at = read_number(footer, _after(footer, end, _ROWS))
         groups, at = _stored_groups(footer, _after(footer, at, _GROUPS))
-        if at > len(footer):
+        if at >= len(footer):
             raise ValueError("it is cut off")
         found = FooterFrame(footer[:end], footer[at:])
         return like if found == like and like is not None else found, rows, groups

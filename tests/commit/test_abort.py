@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.commit_messages import delete_created_files
+from paimon_cli.commit.commit_messages import compact_changes, delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import FilesConflict
+from paimon_cli.errors import CommitUnknown, FilesConflict, Refused, Unpublished
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileChanges, IndexFileMeta
 from tests.commit.commit_tables import data_file, make_table
 
@@ -92,3 +92,36 @@ def test_a_file_of_an_expired_snapshot_stays_as_long_as_the_oldest_one_left_has_
     unpublished = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("never"),)))
     assert delete_created_files(context, [*messages, unpublished]) == 1
     assert left(tmp_path) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("failure", "stay"),
+    [
+        (Refused("no"), False),
+        (Unpublished(), False),
+        (CommitUnknown("who knows"), True),
+        (KeyboardInterrupt(), True),
+        (OSError("anything else"), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_files_go_only_if_no_snapshot_can_name_them(tmp_path: Path, failure: BaseException, stay: bool) -> None:
+    """Also after an interrupt before the publication; not if a snapshot might still appear."""
+    context = make_table(tmp_path)
+    lay_down(tmp_path / "bucket-0", "new")
+    message = CommitMessage(EMPTY_ROW, 0, 2, append=FileChanges(added=(data_file("new"),)))
+    with pytest.raises(type(failure)), removed_on_refusal(context, [message]):
+        raise failure
+    assert left(tmp_path) == ({"new"} if stay else set())
+
+
+def test_a_compaction_says_what_it_has_read_even_if_that_was_nothing() -> None:
+    """Vectors or files that come meanwhile are a conflict for one that has found none, but not for one that looked for none."""
+    messages = [
+        CommitMessage(EMPTY_ROW, 0, 4, read_index_files=(), read_upper_files=()),
+        CommitMessage(EMPTY_ROW, 1, 4),
+        CommitMessage(EMPTY_ROW, 2, 4, read_index_files=("v",), read_upper_files=("a", "b")),
+    ]
+    changes = compact_changes(messages)
+    assert changes.read_vectors == (((EMPTY_ROW, 0), ()), ((EMPTY_ROW, 2), ("v",)))
+    assert changes.read_upper_files == (((EMPTY_ROW, 0), ()), ((EMPTY_ROW, 2), ("a", "b")))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 
 import pytest
 
@@ -56,3 +58,13 @@ def test_many_users_stay_within_a_bound_and_none_is_forgotten() -> None:
 def test_what_cannot_be_read_is_not_there(text: str) -> None:
     assert CommitUsers.from_properties({PROPERTY: text}) is None
     assert CommitUsers.from_properties(None) is None
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1, False), (8191, False), (8192, True), (8193, False), (10**6, False)])
+def test_a_filter_has_its_one_size(size: int, is_read: bool) -> None:
+    """A shorter one would end where a user is looked for, a longer one could grow without a bound."""
+    packed = base64.b64encode(zlib.compress(bytes(size))).decode()
+    users = CommitUsers.from_properties({PROPERTY: json.dumps({"since": 1, "others": packed})})
+    assert (users is not None) == is_read
+    if users is not None:
+        assert not users.may_know("a") and users.with_commit("a", 1).may_know("a")

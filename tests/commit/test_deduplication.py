@@ -12,9 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.commit_records import CommitIntents
+from paimon_cli.commit.commit_records import CommitIntents, all_records
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.deduplication import CommitIdentity, CommitUsers, Deduplication
+from paimon_cli.commit.deduplication import (
+    MAX_NAMED_USERS,
+    PROPERTY,
+    CommitIdentity,
+    CommitUsers,
+    Deduplication,
+    LastCommit,
+    commits_in,
+    last_commit,
+)
 from paimon_cli.commit.outcome import CommitOutcome, CommitResult
 from paimon_cli.errors import Conflict, FilesConflict, Refused
 from paimon_cli.history.table_context import TableContext
@@ -371,3 +380,80 @@ def test_a_stray_snapshot_of_a_huge_number_is_not_counted_up_to(tmp_path: Path) 
     assert latest is not None and latest.id == stray.id
     with pytest.raises(Conflict, match="snapshot 2 has expired"):
         own.committed_since_begin(latest, "APPEND")
+
+
+def remember(context: TableContext, users: CommitUsers) -> None:
+    """Let all snapshots hold this record of users."""
+    for number in context.snapshots.ids():
+        snapshot = replace(context.snapshots.get(number), properties={PROPERTY: users.to_text()})
+        Path(context.layout.snapshot(number)).write_text(snapshot.to_json())
+
+
+def noted(context: TableContext, *users: str) -> set[tuple[str, int, int | None]]:
+    """The user, identifier and snapshot of each record beside the snapshots."""
+    records = all_records(context)
+    return {(user, record.identifier, record.snapshot) for record in records for user in users if record.is_of(user)}
+
+
+def test_a_known_user_without_a_record_is_not_taken_for_new(tmp_path: Path) -> None:
+    """It is no more recorded by name: its commit would be made twice."""
+    context = make_table(tmp_path / "t")
+    append(context, "first", OTHER)
+    users = CommitUsers().with_commit("job", 7)
+    for number in range(MAX_NAMED_USERS):
+        users = users.with_commit(f"user-{number}", 1)
+    remember(context, users)
+    with pytest.raises(Refused, match="cannot determine whether commit 7 of user job was made"):
+        append(context, "again")
+    assert live_names(context) == ["first@0"]
+    assert append(context, "known", CommitIdentity("user-3", 1)).already_committed
+    assert not append(context, "new", CommitIdentity("user-3", 2)).already_committed
+
+
+def test_a_commit_for_writers_is_recorded_for_each_of_them(tmp_path: Path) -> None:
+    """So that it is recognised in each of their names, and in its own, also when its snapshot has expired."""
+    context = make_table(tmp_path / "t")
+    writers, properties = (("a", 1), ("b", 2)), (("read", "5"),)
+    (made,) = append(context, "mine", replace(JOB, writers=writers, properties=properties)).snapshots
+    assert noted(context, "job", "a", "b") == {("job", 7, 1), ("a", 1, 1), ("b", 2, 1)}
+    assert commits_in(made) == {("job", 7), *writers}
+    assert made.properties is not None and made.properties["read"] == "5"
+    users = CommitUsers.from_properties(made.properties)
+    assert users is not None and users.highest == {"job": 7, "a": 1, "b": 2}
+    for number in range(2):
+        append(context, f"other-{number}", OTHER)
+    forget_users(context)
+    expire_all_but_one(context)
+    for identity in (JOB, CommitIdentity("a", 1), CommitIdentity("b", 2)):
+        assert append(context, "again", identity).already_committed
+    assert last_commit(context, "job") == LastCommit(7, {"read": "5"})
+
+
+def test_a_later_commit_confirms_only_itself(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, "mine", CommitIdentity("job", 8))
+    shutil.rmtree(context.layout.commit_user_directory)
+    assert append(context, "again").already_committed
+    assert noted(context, "job") == set(), "commit 7 is not this snapshot"
+    assert append(context, "again", CommitIdentity("job", 8)).already_committed
+    assert noted(context, "job") == {("job", 8, 1)}
+
+
+def test_the_last_commit_of_a_user(tmp_path: Path) -> None:
+    """Commits that are never repeated do not count, and a lower one than the highest that is known is not the last."""
+    context = make_table(tmp_path / "t")
+    assert last_commit(context, "job") is None
+    append(context, "mine", replace(JOB, properties=(("read", "5"),)))
+    append(context, "batch", CommitIdentity("job"))
+    found = last_commit(context, "job")
+    assert found is not None and found.identifier == 7 and (found.properties or {})["read"] == "5"
+    assert last_commit(context, "stranger") is None
+    expire_all_but_one(context)
+    for users in (CommitUsers(2), CommitUsers(1, {"job": 7}), CommitUsers(2, {"job": 6})):
+        remember(context, users)
+        assert last_commit(context, "job") == LastCommit(7, {"read": "5"}), users
+    remember(context, CommitUsers(1))
+    assert last_commit(context, "job") is None, "the snapshots say that it has never committed"
+    remember(context, CommitUsers(1, {"job": 8}))
+    with pytest.raises(Refused, match="cannot determine how far user job has come"):
+        last_commit(context, "job")

@@ -6,9 +6,12 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.live_files import bucket_files, committed_state, live_files_of_buckets
@@ -89,7 +92,10 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
     }
 
 
-@pytest.mark.parametrize("other", [{"level": 5}, {"file_name": "b"}, {"extra_files": ("x",)}, {"embedded_file_index": b"1"}])
+@pytest.mark.parametrize(
+    "other",
+    [{"level": 5}, {"file_name": "b"}, {"extra_files": ("x",)}, {"embedded_file_index": b"1"}, {"external_path": "s3://b/a"}],
+)
 @pytest.mark.parametrize("count", [1, 400])
 def test_a_delete_that_no_entry_adds_is_damage(other: dict[str, object], count: int) -> None:
     """Whatever part of its identity is false, and also if DELETEs are repeated, which does no harm."""
@@ -152,3 +158,127 @@ def test_entries_with_equal_hashes_are_compared(monkeypatch: pytest.MonkeyPatch)
     batch += missing_adds(batch)
     found = FileTable.of([ManifestTable.of(batch)]).live()
     assert [found.entry(row) for row in range(len(found))] == plain_live([batch])
+
+
+def plain_file(name: str, **fields: Any) -> DataFileMeta:
+    return replace(DataFileMeta(name, 7, 1, b"", b"", SimpleStats(), SimpleStats(), 0, 9, 0, 0), **fields)
+
+
+def entry(name: str, partition: int = 0, bucket: int = 0, kind: int = EntryKind.ADD, **fields: Any) -> ManifestEntry:
+    return ManifestEntry(kind, PARTITIONS[partition], bucket, 4, plain_file(name, **fields))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"extra_files": ("x",)}, {"extra_files": ("y",)}),
+        ({"embedded_file_index": b"1"}, {"embedded_file_index": b"2"}),
+        ({"external_path": "s3://a"}, {"external_path": "s3://b"}),
+    ],
+)
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_files_that_differ_in_a_rare_part_are_two(
+    one: dict[str, Any], other: dict[str, Any], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a name that was written to two places, the one that was deleted is gone, and only that."""
+    monkeypatch.setattr(PIECES, "max_compared_objects", many)
+    kept, gone = entry("a", **one), entry("a", **other)
+    deletion = replace(gone, kind=EntryKind.DELETE)
+    for order in ([kept, gone, deletion], [gone, kept, deletion], [deletion, gone, kept]):
+        found = FileTable.of(ManifestTable.of([each]) for each in order)
+        assert found.live().entries() == found.live_entries() == [kept]
+    damaged = FileTable.of([ManifestTable.of([kept, kept, deletion])])
+    with pytest.raises(DamagedFile, match="where none adds it"):
+        damaged.live()
+
+
+@pytest.mark.parametrize("other", [{"level": 3}, {"external_path": "s3://a"}])
+def test_each_of_two_deletes_of_one_name_needs_its_file(other: dict[str, Any]) -> None:
+    first, second = entry("a"), entry("a", **other)
+    deletes = [replace(each, kind=EntryKind.DELETE) for each in (first, second)]
+    assert FileTable.of([ManifestTable.of([first, second, *deletes])]).live_entries() == []
+    for there in (first, second):
+        with pytest.raises(DamagedFile, match="where none adds it"):
+            FileTable.of([ManifestTable.of([there, *deletes])]).live()
+
+
+def test_a_filter_of_no_bucket_finds_nothing() -> None:
+    entries = [entry("a", 0, 0), entry("b", 1, 0), entry("c", 1, 1)]
+    pieces = [ManifestTable.of(entries)]
+    assert FileTable.of(pieces, FileFilter(None, [])).entries() == []
+    assert FileTable.of(pieces, FileFilter(None, None)).entries() == entries
+    assert FileTable.of(pieces, FileFilter(lambda partition: partition == PARTITIONS[1], [0])).entries() == entries[1:2]
+
+
+def test_partitions_and_schemas_of_live_files_only() -> None:
+    entries = [
+        entry("a", 0, schema_id=3),
+        entry("b", 1),
+        entry("a", 0, kind=EntryKind.DELETE, schema_id=3),
+        entry("c", 2, schema_id=1),
+    ]
+    live = FileTable.of([ManifestTable.of(entries)]).live()
+    assert live.held_partitions == PARTITIONS[1:] and live.schema_ids == [0, 1]
+    assert set(live.partitions) == set(PARTITIONS)
+
+
+def test_a_name_in_another_bucket_is_misplaced() -> None:
+    table = FileTable.of(
+        ManifestTable.of([each]) for each in (entry("a", 0, 0), entry("b", 1, 1), entry("a", 1, 1), entry("c", 2, 0))
+    )
+    place = [[BucketId(partition, bucket) for bucket in range(3)] for partition in PARTITIONS]
+    elsewhere = BucketId(b"\x09" * 20, 0)
+    sound = [(place[0][0], "a"), (place[1][1], "a"), (place[1][1], "b"), (place[0][0], "gone"), (elsewhere, "gone")]
+    assert table.misplaced(sound) is None and table.misplaced([]) is None
+    assert table.misplaced([*sound, (place[0][1], "b")]) == (place[0][1], place[1][1], "b")
+    assert table.misplaced([*sound, (place[0][1], "c")]) == (place[0][1], place[2][0], "c"), "a bucket of another partition"
+    assert table.misplaced([*sound, (place[1][0], "c")]) == (place[1][0], place[2][0], "c"), "a bucket of the same number"
+    assert table.misplaced([*sound, (elsewhere, "c")]) == (elsewhere, place[2][0], "c"), "a partition without files"
+    assert FileTable.of([]).misplaced(sound) is None
+
+
+def test_the_newest_entry_tells_the_bucket_count_and_the_greatest_its_number() -> None:
+    entries = [replace(entry(f"f{n}", n % 2, 0, max_sequence_number=9 - n), total_buckets=n + 1) for n in range(5)]
+    table = FileTable.of(ManifestTable.of([each]) for each in entries)
+    first, second = (BucketId(partition, 0) for partition in PARTITIONS[:2])
+    assert table.newest_by_bucket("total_buckets") == {first: 5, second: 4}
+    assert table.greatest_by_bucket("max_sequences") == {first: 9, second: 8}
+    assert table.bucket_counts() == {PARTITIONS[0]: {1, 3, 5}, PARTITIONS[1]: {2, 4}}
+    assert FileTable.of([]).newest_by_bucket("total_buckets") == {} == FileTable.of([]).bucket_counts()
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["copied", "encoded"])
+def test_each_manifest_says_what_it_holds(is_ours: bool) -> None:
+    """Readers skip manifests by these figures: one that leaves out an entry hides its rows."""
+    types = [parse_type("INT")]
+    source, entries = random.Random(3), []
+    for number in range(1100):
+        kind = source.choice([EntryKind.ADD, EntryKind.ADD, EntryKind.DELETE])
+        partition = serialize_row([source.randrange(9)], types)
+        file = plain_file(f"f{number}", level=source.randrange(6), schema_id=source.randrange(4))
+        entries.append(ManifestEntry(kind, partition, source.randrange(7), 7, file))
+    pieces = [ManifestTable.of(entries[:500]), ManifestTable.of(entries[500:])]
+    if is_ours:
+        pieces = [piece for n in (0, 500) for piece in decode_manifests([(f"m{n}", encode_manifest(entries[n : n + 500 + n]))])]
+    manifests = list(FileTable.of(pieces).encoded(1, types))
+    assert len(manifests) > 1
+    begin = 0
+    for content, line in manifests:
+        found = [each for piece in decode_manifests([("m", content)]) for each in piece.entries()]
+        assert found == entries[begin : begin + len(found)]
+        begin += len(found)
+        added = sum(each.kind == EntryKind.ADD for each in found)
+        assert (line.file_size, line.num_added_files, line.num_deleted_files) == (len(content), added, len(found) - added)
+        days = [deserialize_row(each.partition, types)[0] for each in found]
+        bounds = [deserialize_row(stat, types)[0] for stat in (line.partition_stats.min_values, line.partition_stats.max_values)]
+        assert bounds == [min(days), max(days)]
+        assert line.schema_id == max(each.file.schema_id for each in found)
+        assert (line.min_bucket, line.max_bucket) == (min(e.bucket for e in found), max(e.bucket for e in found))
+        assert (line.min_level, line.max_level) == (min(e.file.level for e in found), max(e.file.level for e in found))
+    assert begin == len(entries)
+
+
+def test_partitions_with_deletes() -> None:
+    entries = [entry("a", 0), entry("b", 1, kind=EntryKind.DELETE), entry("c", 1), entry("d", 2)]
+    assert deleted_partitions([ManifestTable.of(entries[:2]), ManifestTable.of(entries[2:])]) == {PARTITIONS[1]}
+    assert deleted_partitions([ManifestTable.of(entries[2:])]) == set()

@@ -23,7 +23,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, Aggregator, column_history
-from paimon_cli.lsm.aggregators.arithmetic import Product, Sum
+from paimon_cli.lsm.aggregators.arithmetic import Product, Sum, wide_decimals, wide_integers
 from paimon_cli.lsm.aggregators.catalog import aggregator_of
 from paimon_cli.lsm.aggregators.chosen_values import Extreme, FirstValue, LastNonNullValue, LastValue
 from paimon_cli.lsm.aggregators.collected_values import JoinedText, NestedTable, collected, distinct_text, merged_map, timed_map
@@ -551,3 +551,103 @@ def test_rows_with_a_null_in_their_key_are_treated_as_the_option_says() -> None:
     assert found({"nested-key-null-strategy": "ignore"}) == [{"k": 1, "v": 1}]
     with pytest.raises(BadInput, match="a row in column f has a null in its nested-key"):
         found({"nested-key-null-strategy": "error"})
+
+
+def test_keys_without_values_shift_nothing() -> None:
+    """Keys of nulls only, or of rows that are left out, stand before, between and behind those with values."""
+    nothing: list[list[Operation]] = [[(ADD, None)], [(SKIP, 5)], [(ADD, None), (ADD, None)]]
+    cases: list[tuple[Aggregator, list[Operation], Any]] = [
+        (Sum("c"), [(ADD, 100), (ADD, 27)], 127),
+        (Product("c"), [(ADD, 4), (ADD, 5)], 20),
+        (Extreme(True), [(ADD, 3), (ADD, None), (ADD, 9)], 9),
+        (Extreme(False), [(ADD, 3), (ADD, None), (ADD, 1)], 1),
+        (LastNonNullValue(), [(ADD, 3), (ADD, None)], 3),
+        (FirstValue(skip_nulls=True), [(ADD, None), (ADD, 3)], 3),
+    ]
+    for function, operations, expected in cases:
+        found = merged(function, pa.int8(), [*nothing, operations, *nothing, operations, *nothing])
+        assert found == [*[None] * 3, expected, *[None] * 3, expected, *[None] * 3], function
+    too_much: list[Operation] = [(ADD, 100), (ADD, 100), (ADD, -100)]
+    for keys in ([*nothing, too_much, *nothing], [*nothing, [(ADD, 1)], *nothing, [(ADD, 1)], too_much]):
+        with pytest.raises(BadInput, match="sum of column c overflows its type"):
+            merged(Sum("c"), pa.int8(), keys)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-128, 127), (-(2**63), 2**63 - 1)])
+def test_a_sum_overflows_although_it_would_come_back(low: int, high: int) -> None:
+    """As Java adds one row after the other, in whatever key and of whatever sign."""
+    column_type = pa.int8() if high == 127 else pa.int64()
+    for operations in (
+        [(ADD, high), (ADD, 1), (RETRACT, 1)],
+        [(ADD, low), (RETRACT, 1), (ADD, 1)],
+        [(RETRACT, low), (ADD, low)],
+        [(ADD, low), (ADD, low), (ADD, high), (ADD, high)],
+    ):
+        for keys in ([operations], [[(ADD, 1)], [(ADD, high)], operations], [operations, [(ADD, 1)]]):
+            with pytest.raises(BadInput, match="sum of column c overflows its type"):
+                merged(Sum("c"), column_type, keys)
+    back: list[Operation] = [(ADD, high), (ADD, low), (ADD, high), (ADD, low)]
+    assert merged(Sum("c"), column_type, [back, [(ADD, None)], back]) == [-2, None, -2]
+
+
+def test_wide_and_narrow_decimals_side_by_side() -> None:
+    """Most fit into 64 bits, one does not."""
+    wide, large = pa.decimal128(38, 2), Decimal("123456789012345678901234567890.12")
+    keys: list[list[Operation]] = [
+        [(ADD, Decimal("1.25")), (ADD, Decimal("-3.50"))],
+        [(ADD, None)],
+        [(ADD, large), (ADD, Decimal("-0.12")), (RETRACT, Decimal("90.00"))],
+        [(RETRACT, large)],
+        [(ADD, Decimal("-0.01"))],
+    ]
+    expected = [Decimal("-2.25"), None, Decimal("123456789012345678901234567800.00"), large.copy_negate(), Decimal("-0.01")]
+    assert merged(Sum("c"), wide, keys) == expected
+    narrow = [keys[0], keys[1], keys[4]]
+    assert merged(Sum("c"), wide, narrow) == merged(Sum("c"), pa.decimal128(18, 2), narrow) == [expected[n] for n in (0, 1, 4)]
+    most = Decimal("9" * 36 + ".99")
+    least = most.copy_negate()
+    ends = [[(ADD, most)], [(ADD, least)], [(ADD, most), (ADD, Decimal("0.01"))], [(ADD, least), (RETRACT, Decimal("0.01"))]]
+    assert merged(Sum("c"), wide, ends) == [most, least, None, None]
+
+
+def test_a_long_key_takes_back_what_it_was_given() -> None:
+    given: list[Operation] = [(ADD, 0.5)] * 50 + [(RETRACT, 0.25)] * 50
+    assert merged(Sum("c"), pa.float64(), [[(RETRACT, 1.5)], given, [(ADD, 2.0), (RETRACT, 0.5)]]) == [-1.5, 12.5, 1.5]
+
+
+def test_late_rows_and_retractions_of_last_values() -> None:
+    """A row that arrives late fills a gap and replaces nothing; a retraction of null takes nothing back."""
+    cases: list[tuple[list[list[Operation]], list[Any]]] = [
+        ([[(ADD, 1), (REVERSED, 2)], [(ADD, None), (REVERSED, 2)], [(REVERSED, 2), (ADD, None)]], [1, 2, 2]),
+        ([[(ADD, 1), (RETRACT, None), (REVERSED, None)], [(ADD, 1), (RETRACT, 1), (REVERSED, None)]], [1, None]),
+        ([[(ADD, 1), (RETRACT, None)], [(ADD, 1), (RETRACT, 1)], [(SET, None), (REVERSED, 4)]], [1, None, 4]),
+        (
+            [[(SET, 7), (RETRACT, None), (REVERSED, 1)], [(ADD, 5), (SET, None)], [(ADD, 5), (REVERSED, 6), (SET, None)]],
+            [7, None, None],
+        ),
+        ([[(ADD, 1), (ADD, 3), (REVERSED, 2)], [(ADD, 8)]], [3, 8]),
+    ]
+    for keys, expected in cases:
+        assert merged(LastNonNullValue(), pa.int32(), keys) == expected
+    late: list[list[Operation]] = [
+        [(ADD, 1), (REVERSED, 2)],
+        [(ADD, None), (REVERSED, 2)],
+        [(REVERSED, 2)],
+        [(ADD, 1), (RETRACT, 2)],
+        [(SET, 4), (REVERSED, 5)],
+    ]
+    assert merged(LastValue(), pa.int32(), late) == [1, None, None, None, 4]
+
+
+def test_a_stored_value_stands_where_no_first_one_came() -> None:
+    for skip_nulls, expected in ((False, [7, None, 5, 7]), (True, [7, 5, 5, 7])):
+        keys: list[list[Operation]] = [[(SET, 7)], [(SET, 7), (ADD, None), (ADD, 5)], [(SET, 7), (ADD, 5)], [(SET, 7), (SKIP, 5)]]
+        assert merged(FirstValue(skip_nulls), pa.int32(), keys) == expected
+
+
+def test_whole_numbers_of_wide_decimals_and_back() -> None:
+    wide = pa.decimal128(38, 2)
+    numbers = [10**38 - 1, -(10**38 - 1), 0, -1, 2**64, -(2**64), 2**63, -(2**63)]
+    column = wide_decimals(list(numbers), wide)
+    assert wide_integers(column) == numbers and wide_integers(column[3:6]) == numbers[3:6] and wide_integers(column[8:]) == []
+    assert wide_decimals([None, 5], wide).to_pylist() == [None, Decimal("0.05")]

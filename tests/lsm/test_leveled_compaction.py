@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import pytest
 
@@ -80,3 +81,61 @@ def test_figures_are_rounded_to_hundredths() -> None:
     assert (result.read_amplification, result.write_amplification) == (1.0, 1.33)  # the second run is merged at once; (3 + 1) / 3
     apart = simulate_leveled(SimulatedWorkload(commits, functools.partial(merged_run, buckets=1), lag=None), 2, 1_000)
     assert apart.read_amplification == 1.33  # (1 + 2 + 1) / 3
+
+
+def test_a_bucket_begins_on_the_first_level_that_holds_it() -> None:
+    """A level may be as large as its limit: 100 bytes fit into level 1 of 100, and the next flush meets them there."""
+    for rows, reasons, compacted in ((10, {LEVEL_0_FULL: 1}, 100), (11, {LEVEL_0_FULL: 1}, 100)):
+        begin = (run(rows, 0, rows - 1),)
+        result = simulate_leveled(workload(run(1, 0, 0), begin=begin), trigger=1, base_size=100)
+        assert result.reasons == reasons
+        assert result.compacted_bytes == (compacted if rows == 10 else 10), "only what is on level 1 is merged"
+        assert result.full_compactions == (rows == 10)
+
+
+def test_what_moves_into_an_empty_level_is_not_rewritten_and_what_meets_rows_is_in_part() -> None:
+    """Keys 0 to 19 make 200 bytes, of which half move to level 2 for free. Twenty others make 300, of which 200 move: two thirds
+    of the run, and as much of what level 2 becomes, are rewritten."""
+    first, other = run(20, 0, 19), run(20, 100, 119)
+    once = simulate_leveled(workload(first), trigger=1, base_size=100)
+    assert (once.compacted_bytes, once.reasons, once.most_runs) == (200, {LEVEL_0_FULL: 1}, 2)
+    twice = simulate_leveled(workload(first, other), trigger=1, base_size=100)
+    assert twice.reasons == {LEVEL_0_FULL: 2, LEVEL_OVERFLOW: 1}
+    assert twice.full_compactions == 1, "the second one leaves level 2 alone"
+    assert 200 + 300 < twice.compacted_bytes < 200 + 300 + 400
+
+
+def test_merges_see_the_newest_run_first() -> None:
+    """Of several flushes of one commit the last one is the newest, and all are newer than those of earlier commits."""
+    seen: list[list[int]] = []
+
+    def merge(runs: Sequence[RunModel]) -> RunModel:
+        seen.append([each.low[0] for each in runs])
+        return merged_run(runs, buckets=1)
+
+    commits = [
+        SimulatedCommit[RunModel](0, {0: [run(1, 1, 1), run(1, 2, 2)]}),
+        SimulatedCommit[RunModel](1, {0: [run(1, 3, 3), run(1, 4, 4)]}),
+    ]
+    simulate_leveled(SimulatedWorkload(commits, merge), trigger=4, base_size=1_000)
+    assert [4, 3, 2, 1] in seen and all(each == sorted(each, reverse=True) for each in seen)
+
+
+def test_readers_see_a_commit_without_its_compaction_for_a_while() -> None:
+    """Two runs on level 0 for 40 of the 100 milliseconds until the next commit, and then one."""
+    commits = [SimulatedCommit[RunModel](millis, {0: [run(1, 0, 0), run(1, 0, 0)]}) for millis in (0, 100, 200)]
+    merge = functools.partial(merged_run, buckets=1)
+    found = [
+        simulate_leveled(SimulatedWorkload(commits, merge, lag=lag), 2, 1_000).read_amplification for lag in (0, 40, 100, None)
+    ]
+    assert found[0] == 1.0 and found[0] < found[1] < found[2]
+
+
+def test_an_overwritten_bucket_forgets_its_runs() -> None:
+    commits = [
+        SimulatedCommit[RunModel](0, {0: [run(100, 0, 99)]}),
+        SimulatedCommit[RunModel](1, {0: [run(1, 0, 0)]}, frozenset({0})),
+        SimulatedCommit[RunModel](2, {0: [run(1, 0, 0)]}),
+    ]
+    result = simulate_leveled(SimulatedWorkload(commits, functools.partial(merged_run, buckets=1)), trigger=2, base_size=5_000)
+    assert (result.compacted_bytes, result.space_amplification_at_end) == (10, 1.0)

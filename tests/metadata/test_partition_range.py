@@ -77,3 +77,29 @@ def test_statistics_of_another_arity_give_no_range() -> None:
 def test_a_partition_that_is_no_row_is_damage(partition: bytes) -> None:
     with pytest.raises(DamagedFile, match="damaged partition"):
         partition_stats({partition: 1}, [INT])
+
+
+def test_nulls_are_counted_by_their_entries() -> None:
+    stats = partition_stats(
+        {serialize_row(row, [INT, STRING]): count for row, count in (((None, "a"), 3), ((2, None), 4), ((None, None), 5))},
+        [INT, STRING],
+    )
+    assert stats.null_counts == (8, 9)
+    assert deserialize_row(stats.min_values, [INT, STRING]) == (2, "a") == deserialize_row(stats.max_values, [INT, STRING])
+
+
+@pytest.mark.parametrize("values", [(float("nan"), 1.0, 2.0), (1.0, float("nan"), 2.0), (2.0, 1.0, float("nan"))])
+def test_nan_is_greater_than_any_number_wherever_it_stands(values: tuple[float, ...]) -> None:
+    types = [parse_type("DOUBLE")]
+    stats = partition_stats({serialize_row([value], types): 1 for value in values}, types)
+    (least,), (greatest,) = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
+    assert least == 1.0 and greatest != greatest
+    without = partition_stats({serialize_row([value], types): 1 for value in values if value == value}, types)
+    assert [may_hold_any(without, types, [(value,)]) for value in (float("nan"), float("inf"), 2.0)] == [False, False, True]
+
+
+def test_null_counts_of_fewer_columns_give_no_range() -> None:
+    row, types = serialize_row([1, "a"], [INT, STRING]), [INT, STRING]
+    assert PartitionRange.of(SimpleStats(row, row, (0,)), types) is None
+    assert may_hold_any(SimpleStats(row, row, (0,)), types, [(5, None)])
+    assert not may_hold_any(SimpleStats(row, row, (0, 0)), types, [(1, None)])

@@ -109,6 +109,15 @@ def test_lenient_where_java_is() -> None:
         damaged(fields=[{"id": 0, "name": "a", "type": "INT"}, {"id": 1, "name": "a", "type": "INT"}]),
         damaged(partitionKeys=None),
         damaged(primaryKeys=["nope"]),
+        damaged(
+            fields=[{"id": 0, "name": "a", "type": "INT"}, {"id": 0, "name": "b", "type": "INT"}],
+            partitionKeys=[],
+            primaryKeys=[],
+        ),
+        damaged(fields=[{"id": 2**31, "name": "a", "type": "INT"}], partitionKeys=[], primaryKeys=[]),
+        damaged(fields=[{"id": -1, "name": "a", "type": "INT"}], partitionKeys=[], primaryKeys=[]),
+        damaged(primaryKeys=["dt", "k", "k"]),
+        damaged(highestFieldId=-2),
         damaged(options=...),
         damaged(options={"a": None}),
         damaged(comment=5),
@@ -124,6 +133,13 @@ def test_keys() -> None:
     assert SCHEMA.trimmed_primary_keys == SCHEMA.bucket_key_names == ("k",)
     assert replace(SCHEMA, options={"bucket-key": " v, k"}).bucket_key_names == ("v", "k")
     assert replace(SCHEMA, options={"bucket-key": " "}).bucket_key_names == ("k",)
+    assert replace(SCHEMA, primary_keys=("v", "dt", "k")).trimmed_primary_keys == ("v", "k"), "in the order of the key"
+
+
+def test_columns_that_are_the_same_in_all_rows_of_a_key() -> None:
+    assert replace(SCHEMA, primary_keys=("k",)).fixed_columns == {"dt", "k"}
+    assert replace(SCHEMA, partition_keys=()).fixed_columns == {"dt", "k"}
+    assert replace(SCHEMA, partition_keys=(), primary_keys=()).fixed_columns == set()
 
 
 def test_columns_by_name() -> None:
@@ -132,3 +148,20 @@ def test_columns_by_name() -> None:
     assert SCHEMA.types_of(["v"]) == (parse_type("INT"),)
     with pytest.raises(UsageError, match="no column 'x'"):
         SCHEMA.field("x")
+
+
+@pytest.mark.parametrize("value", ["1,", "[", "{"])
+def test_a_schema_with_too_many_values_is_not_parsed(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they are: each could take a hundred times its size in memory."""
+    monkeypatch.setattr("paimon_cli.metadata.table_schema._MAX_MARKS", 100)
+    with pytest.raises(DamagedFile, match="schema-7") as refused:
+        TableSchema.from_json(value * 101, "schema-7")
+    assert "more than a schema of" in refused.value.why
+    assert TableSchema.from_json(SCHEMA.to_json()) == SCHEMA
+
+
+def test_a_schema_may_have_no_columns_and_texts_that_java_writes() -> None:
+    schema = replace(SCHEMA, fields=(), highest_field_id=-1, partition_keys=(), primary_keys=(), comment="")
+    assert TableSchema.from_json(schema.to_json()) == schema
+    options = TableSchema.from_json(damaged(options={"a": False, "b": 1.5, "c": "", "d": 10**12})).options
+    assert options == {"a": "false", "b": "1.5", "c": "", "d": "1000000000000"}
