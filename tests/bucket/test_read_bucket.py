@@ -277,7 +277,8 @@ def test_keys_outside_of_what_is_recorded_are_damage_however_a_file_is_read(
 ) -> None:
     context, bucket = two_levels(tmp_path)
     context = with_options(context, deletion_vectors__enabled=vectors)
-    wrong = [replace(file, **{end: serialize_row([key], context.key_types)}) if file.level else file for file in bucket.files]
+    recorded: dict[str, Any] = {end: serialize_row([key], context.key_types)}
+    wrong = [replace(file, **recorded) if file.level else file for file in bucket.files]
     for files in (wrong, [file for file in wrong if file.level]):
         with pytest.raises(DamagedFile, match="its keys are"):
             shown(context, replace(bucket, files=tuple(files)))
