@@ -23,7 +23,7 @@ IN_ADDRESS = ("jdbc:postgresql://u:{}@127.0.0.1:1/d", "jdbc:oracle:thin:u/{}@h:1
 
 def secrets_of(letters: str) -> st.SearchStrategy[str]:
     """Words of these letters with signs between them that have a meaning in URLs, YAML, JSON, HTML or shells."""
-    words = st.text(letters, min_size=4, max_size=6)
+    words = st.text(letters, min_size=6, max_size=8)  # of four letters, compressed bytes of a new file had one by chance
     pairs = st.lists(st.tuples(words, st.sampled_from(SIGNS)), min_size=1, max_size=3)
     return st.tuples(pairs, words).map(lambda found: "".join(map("".join, found[0])) + found[1] + letters)
 
