@@ -251,9 +251,13 @@ def _far_years(array: pa.Array) -> pa.Array | None:
 
 def _in_two_parts(array: pa.Array, is_far: pa.Array, t: DataType, parse: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """Texts of far years one by one, and all others as if these were not there. Raises `BadCells` for those of both."""
+
+    def far(texts: pa.Array) -> pa.Array:
+        return _one_by_one(texts, t)
+
     parts: list[pa.Array] = []
     cells: list[BadCell] = []
-    for chosen, convert in ((is_far, lambda far: _one_by_one(far, t)), (pc.invert(is_far), parse)):
+    for chosen, convert in ((is_far, far), (pc.invert(is_far), parse)):
         try:
             parts.append(convert(pc.if_else(chosen, array, NULL_TEXT)))
         except BadCells as problem:
