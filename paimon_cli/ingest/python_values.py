@@ -69,6 +69,8 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pa.
     if not rows:
         return pa.schema([(field.name, arrow_type(field.type)) for field in schema.fields]).empty_table()
     names = dict.fromkeys(name for row in rows for name in row)
+    if not names:  # Arrow counts the rows by a column
+        return pa.table({"": pa.nulls(len(rows))}).select([])
     return table_of_columns({name: [row.get(name) for row in rows] for name in names}, schema)
 
 

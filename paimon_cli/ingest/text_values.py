@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 
 import numpy as np
@@ -159,8 +159,8 @@ def _bytes_of_hex(array: pa.Array, t: BinaryType) -> pa.Array:
 
 def _dates(array: pa.Array, t: DataType) -> pa.Array:
     fits = pc.match_substring_regex(array, _DATE)
-    if not _all(fits) and _has_far_years(array):
-        return _one_by_one(array, t)
+    if not _all(fits) and (is_far := _far_years(array)) is not None:
+        return _in_two_parts(array, is_far, t, lambda others: _dates(others, t))
     require(array, fits, "a DATE is written YYYY-MM-DD")
     return attempt(array, lambda part: part.cast(pa.date32()), "there is no such day")
 
@@ -179,8 +179,8 @@ def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.A
     digits = 3 if precision <= 3 else 6 if precision <= 6 else 9
     if digits < 9 and (parsed := _parsed_directly(array, t, 10 ** (digits - precision))) is not None:
         return parsed
-    if _has_far_years(array):
-        return _one_by_one(array, t)
+    if (is_far := _far_years(array)) is not None:
+        return _in_two_parts(array, is_far, t, lambda others: _timestamps(others, t, timezone))
     _require_form(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction][offset]")
     has_zone = pc.match_substring_regex(array, _ZONE)
     if timezone is None and t.root == "TIMESTAMP_LTZ":
@@ -243,9 +243,28 @@ def _all(passes: pa.Array) -> bool:
     return bool(pc.all(passes, min_count=0).as_py())
 
 
-def _has_far_years(array: pa.Array) -> bool:
-    """Whether a text has a year outside of 0000 to 9999, which Arrow's parsers cannot read."""
-    return bool(pc.any(pc.match_substring_regex(array, FAR_YEAR)).as_py())
+def _far_years(array: pa.Array) -> pa.Array | None:
+    """Which texts have a year outside of 0000 to 9999, which Arrow's parsers cannot read; None if there are none."""
+    found = pc.match_substring_regex(array, FAR_YEAR)
+    return found if pc.any(found).as_py() else None
+
+
+def _in_two_parts(array: pa.Array, is_far: pa.Array, t: DataType, parse: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Texts of far years one by one, and all others as if these were not there. Raises `BadCells` for those of both."""
+
+    def far(texts: pa.Array) -> pa.Array:
+        return _one_by_one(texts, t)
+
+    parts: list[pa.Array] = []
+    cells: list[BadCell] = []
+    for chosen, convert in ((is_far, far), (pc.invert(is_far), parse)):
+        try:
+            parts.append(convert(pc.if_else(chosen, array, NULL_TEXT)))
+        except BadCells as problem:
+            cells += problem.cells
+    if cells:
+        raise BadCells(sorted(cells, key=lambda cell: cell.row))
+    return pc.coalesce(*parts)
 
 
 def _one_by_one(array: pa.Array, t: DataType) -> pa.Array:
@@ -302,14 +321,15 @@ def in_iso_form(array: pa.Array, formats: Sequence[str], *, dates_only: bool) ->
 
     `dates_only`: formats with a time of day are ignored, because a DATE has none.
     """
-    for format in formats:
+    found = array
+    for format in reversed(formats):  # of the texts as they came: one in ISO form could match another format
         pattern, names = pattern_of(format)
         if dates_only and names & CLOCK_DIRECTIVES:
             continue
         parts = pc.extract_regex(array, pattern)
         if parts.null_count < len(array):
-            array = pc.if_else(parts.is_valid(), _iso(parts, names, dates_only), array)
-    return array
+            found = pc.if_else(parts.is_valid(), _iso(parts, names, dates_only), found)
+    return found
 
 
 def _iso(found: pa.StructArray, names: frozenset[str], dates_only: bool) -> pa.Array:

@@ -125,6 +125,17 @@ def test_a_list_without_rows_is_an_empty_table(table: Table, empty: Any) -> None
     assert (done.deleted, table.count()) == (1, 0)
 
 
+def test_rows_without_any_value_are_rows(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "a", columns=["a INT", "b STRING"])
+    assert table.write([{}, {}]).rows == 2
+    assert table.to_arrow().to_pylist() == [{"a": None, "b": None}] * 2
+
+
+def test_rows_without_any_value_have_no_key(table: Table) -> None:
+    with pytest.raises(BadInput, match="column 'k' is missing"):
+        table.write([{}])
+
+
 def test_progress_true_shows_the_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = Table.create(tmp_path / "p", columns=COLUMNS, primary_key="k", bucket=1, runtime=Runtime(progress=True))
     table.write([{"k": 1}])

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, values_from_arrow, values_to_arrow
-from paimon_cli.datatypes.canonical_form import canonical_column, canonical_json, canonical_rows, from_canonical
+from paimon_cli.datatypes.canonical_form import (
+    canonical_column,
+    canonical_json,
+    canonical_rows,
+    canonical_texts,
+    from_canonical,
+    json_texts,
+)
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from tests.vectors import load
@@ -177,3 +184,41 @@ def test_long_cells_are_judged_at_once(text: str, cell: str, taken: bool) -> Non
     """A pattern that goes back over the digits takes hours for such a number, and one with a group gigabytes for such bytes."""
     with nullcontext() if taken else pytest.raises(ValueError, match="expected"):
         from_canonical(cell, parse_type(text))
+
+
+def test_keys_that_are_no_ascii_are_sorted_by_their_json() -> None:
+    """Python's escapes of such keys would come before other letters."""
+    t = parse_type({"type": "MAP", "key": "STRING NOT NULL", "value": "INT"})
+    assert canonical_json([("ä", 1), ("z", 2), ("a", 3)], t) == [["a", 3], ["z", 2], ["ä", 1]]
+
+
+def test_small_decimals_have_no_exponent() -> None:
+    t = parse_type("DECIMAL(38, 20)")
+    cells = ["0.00000000000000000001", "-0.00000000000000000010", None, "0.00000000000000000000"]
+    values = pa.array([None if cell is None else Decimal(cell) for cell in cells], arrow_type(t))
+    assert canonical_column(values, t) == cells and canonical_texts(values, t).to_pylist() == cells
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+def test_numbers_that_are_not_finite_are_texts_beside_nulls(kind: str) -> None:
+    t = parse_type(kind)
+    values = pa.array([float("nan"), None, float("inf"), float("-inf"), 0.5], arrow_type(t))
+    cells = ["NaN", None, "Infinity", "-Infinity", 0.5]
+    assert canonical_column(values, t) == cells
+    texts, is_quoted = json_texts(values, t)
+    assert texts.to_pylist() == ['"NaN"', "null", '"Infinity"', '"-Infinity"', "0.5"] and not is_quoted
+    assert [from_canonical(cell, t) for cell in cells[2:]] == [float("inf"), float("-inf"), 0.5]
+
+
+@pytest.mark.parametrize("cell", ["1", "inf", "nan", "-infinity", "", True])
+def test_only_three_texts_are_floats(cell: object) -> None:
+    with pytest.raises(ValueError, match="DOUBLE"):
+        from_canonical(cell, parse_type("DOUBLE"))
+
+
+def test_a_row_has_no_field_that_its_type_lacks() -> None:
+    t = parse_type(NESTED[3][0])
+    assert from_canonical({"l": [1]}, t) == (None, [1])
+    for cell in ({"x": 1}, {"d": None, "x": None}, {"d": None, "l": None, "x": 1}):
+        with pytest.raises(ValueError, match="unknown fields"):
+            from_canonical(cell, t)

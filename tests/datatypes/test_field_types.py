@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.datatypes.data_type import INT, STRING, DataField
+from paimon_cli.datatypes.data_type import INT, STRING, ArrayType, DataField, DecimalType, MultisetType, TimestampType
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type, type_to_json, type_to_sql
 from paimon_cli.errors import UsageError
 from tests.tables import row_fields
@@ -116,3 +116,42 @@ def test_a_number_of_any_length_is_refused() -> None:
     with pytest.raises(UsageError, match="a number from 1 to 2147483647 is needed"):
         parse_sql_type(f"VARCHAR({'9' * 5000})")
     assert parse_sql_type(f"VARCHAR({'0' * 5000}7)") == parse_sql_type("VARCHAR(7)")
+
+
+def test_the_suffix_forms_of_java_have_their_own_nullability() -> None:
+    element = parse_type("INT NOT NULL")
+    assert parse_type("INT NOT NULL ARRAY") == ArrayType(element)
+    assert parse_type("INT NOT NULL ARRAY NOT NULL") == ArrayType(element).with_nullable(False)
+    assert parse_type("INT NOT NULL MULTISET NOT NULL") == MultisetType(element).with_nullable(False)
+
+
+def test_arguments_that_are_left_out() -> None:
+    assert [parse_type(text) for text in ("DECIMAL", "DEC(7)", "NUMERIC(7, 2)")] == [
+        DecimalType(10, 0),
+        DecimalType(7, 0),
+        DecimalType(7, 2),
+    ]
+    for text, full in (
+        ("TIME", "TIME(0)"),
+        ("TIMESTAMP", "TIMESTAMP(6)"),
+        ("TIMESTAMP_LTZ", "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(3)"),
+        ("VARCHAR", "VARCHAR(1)"),
+        ("BINARY", "BINARY(1)"),
+    ):
+        assert parse_type(text) == parse_type(full)
+    assert parse_type("TIMESTAMP(3) WITH LOCAL TIME ZONE") == TimestampType("TIMESTAMP_LTZ", 3)
+
+
+@pytest.mark.parametrize(
+    "text", ["DECIMAL(39)", "DECIMAL(5, 6)", "DECIMAL(0)", "TIMESTAMP(10)", "TIME(10)", "VARCHAR(2147483648)", "VARCHAR(0)"]
+)
+def test_numbers_beyond_the_limits_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="a number from"):
+        parse_type(text)
+
+
+def test_names_with_quotes_in_them() -> None:
+    given = parse_sql_type("ROW<`a``b` INT, ```c``` INT>")
+    assert [field.name for field in row_fields(given)] == ["a`b", "`c`"]
+    assert parse_sql_type(type_to_sql(given)) == given

@@ -95,3 +95,68 @@ def test_few_fields_may_have_names_of_large_numbers() -> None:
     column, wrong = variants_of_texts(pa.array([json.dumps(document)]))
     assert not wrong
     assert json.loads(variant_texts(column)[0].as_py()) == document
+
+
+def read_again(document: Any) -> Any:
+    """The document after it was stored."""
+    column, wrong = variants_of_texts(pa.array([json.dumps(document)]))
+    assert not wrong
+    return json.loads(variant_texts(column)[0].as_py())
+
+
+@pytest.mark.parametrize("size", [62, 63, 64, 65, 255, 256, 65_535, 65_536])
+def test_texts_of_every_length(size: int) -> None:
+    assert read_again({"a": "x" * size, "b": 1}) == {"a": "x" * size, "b": 1}
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 65_536])
+def test_names_of_every_length(size: int) -> None:
+    """The bounds of names need more bytes than their number."""
+    document = {"n" * size: 1, "m": [{"n" * size: 2, "a": 3}]}
+    assert read_again(document) == document
+
+
+@pytest.mark.parametrize("count", [0, 1, 255, 256, 257])
+def test_any_number_of_children(count: int) -> None:
+    document = {"list": list(range(count)), "object": {f"k{number}": number for number in range(count)}}
+    assert read_again(document) == document
+
+
+def test_equal_names_have_one_number() -> None:
+    document = {"b": {"a": 1, "b": {"b": 2}}, "a": {"c": 3, "a": 4}}
+    assert read_again(document) == document
+    assert variant_of(document)[1].hex() == "010300010203626163"
+
+
+def test_fields_are_in_the_order_of_their_bytes() -> None:
+    """Readers search by halving, in bytes of UTF-8."""
+    names = ["z", "ä", "a", "\U0001f600", "\uffff", "B"]
+    value, metadata = variant_of(dict.fromkeys(names))
+    ids = list(value[2 : 2 + len(names)])
+    assert metadata[1] == len(names)
+    assert [names[number] for number in ids] == sorted(names, key=str.encode)
+
+
+@pytest.mark.parametrize("text", ["0.00000000012", "0." + "0" * 20 + "1", "0." + "0" * 37 + "1", "1." + "0" * 9, "-0.0000000001"])
+def test_small_fractions_keep_their_scale(text: str) -> None:
+    column, _ = variants_of_texts(pa.array([text]))
+    assert Decimal(variant_texts(column)[0].as_py()) == Decimal(text)
+    value = column[0].as_py()["value"]
+    assert value[1] == len(text.partition(".")[2]) and value[0] >> 2 in (8, 9, 10)
+    assert (value[0] >> 2, len(value)) in ((8, 6), (9, 10), (10, 18))
+    assert value[1] <= {8: 9, 9: 18, 10: 38}[value[0] >> 2]
+
+
+def test_each_row_of_a_wrong_text_is_null_and_no_other() -> None:
+    texts = ["{", "1", None, "{", '{"a":1,"b":2,"a":3}', "2"]
+    found, wrong = variants_of_texts(pa.array(texts))
+    assert sorted(wrong) == [0, 3, 4] and "twice" in wrong[4]
+    assert variant_texts(found).to_pylist() == [None, "1", None, None, None, "2"]
+
+
+def test_names_and_values_have_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.datatypes.variant_building.MAX_VARIANT_BYTES", 100)
+    assert variant_of({"n" * 80: "x" * 80})
+    for document in ({"n" * 101: 1}, {"n": "x" * 101}):
+        with pytest.raises(ValueError, match="a VARIANT has at most"):
+            variant_of(document)
