@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import UsageError
 from paimon_cli.options.option_catalog import OF_CATALOG, OPTIONS
 from paimon_cli.storage.catalog_options import Service, file_system_options, is_catalog_option, split_options, store_options
 from paimon_cli.storage.fsspec_storage import HdfsStorage
@@ -27,11 +28,32 @@ from paimon_cli.storage.storage_for_url import storage_for_url
         ("file:/wh/t/", "/wh/t"),
         ("file:///wh/a%20b", "/wh/a b"),
         ("/wh/a%20b", "/wh/a%20b"),
+        ("file:///wh/a#b/t", "/wh/a#b/t"),
+        ("file:/wh/a?b/t", "/wh/a?b/t"),
+        ("local:///wh/a;b#c", "/wh/a;b#c"),
+        ("file:///wh/a\tb", "/wh/a\tb"),
+        ("file://localhost/wh/t", "/wh/t"),
+        ("file://me:p#w@LOCALHOST/wh/t", "/wh/t"),
     ],
 )
 def test_local_places(url: str, root: str) -> None:
     storage, found = storage_for_url(url)
     assert isinstance(storage, LocalStorage) and found == root
+
+
+@pytest.mark.parametrize("url", ["file://wh/t", "file://wh", "file://me:pw@host/wh/t", "file://[x/wh/t", "local://host/wh/t"])
+def test_files_of_another_machine_are_no_local_ones(url: str) -> None:
+    with pytest.raises(UsageError, match="names a host") as failure:
+        storage_for_url(url)
+    assert "pw" not in str(failure.value)
+
+
+@pytest.mark.parametrize("scheme", ["memory", "s3", "s3a", "gs", "abfss", "hdfs"])
+@pytest.mark.parametrize("end", ["?", "?x", "?sig=pw/t", "/?/t"])
+def test_a_url_of_a_store_is_not_cut_to_that_of_another_table(scheme: str, end: str) -> None:
+    with pytest.raises(UsageError, match=f"{scheme}://wh/t/? is followed by") as failure:
+        storage_for_url(f"{scheme}://me:no@wh/t{end}")
+    assert "pw" not in str(failure.value) and "no@" not in str(failure.value)
 
 
 def test_relative_and_home_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
