@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from paimon_cli.errors import importing
+from paimon_cli.errors import UsageError, importing
 from paimon_cli.storage.catalog_options import EXTRAS, OBJECT_STORES, file_system_options, lock_settings, store_options
 from paimon_cli.storage.confined_storage import ConfinedPlace, ConfinedStorage
 from paimon_cli.storage.counted_storage import counted, counts_requests
@@ -41,7 +41,7 @@ def storage_for_url(
     """
     options = options or {}
     scheme = _scheme_of(url)
-    root = _local_root(scheme, url) if scheme in _LOCAL else without_login(url).rstrip("/")
+    root = _local_root(scheme, url) if scheme in _LOCAL else _root_in_store(url)
     storage = ConfinedStorage(root) if confined and scheme in _LOCAL else _storage(scheme, url, options)
     if not counts_requests(url):
         storage = counted(storage)
@@ -99,6 +99,26 @@ def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
     return FsspecStorage(url, file_system_options(scheme, options))
 
 
+def _root_in_store(url: str) -> str:
+    """The URL without credentials. What follows `?` may be one as well, and without it the URL is that of another table."""
+    root = without_login(url)
+    if not url.endswith(root.partition("://")[2]):
+        hint = "credentials are options of the catalog, and * stands for ? in a pattern"
+        raise UsageError(f"the URL {root} is followed by ?", "names in a store may not contain it", hint)
+    return root.rstrip("/")
+
+
 def _local_root(scheme: str, url: str) -> str:
-    path = unquote(urlsplit(url).path) if scheme else url
+    path = unquote(_path_in(url.removeprefix(f"{scheme}:"), url)) if scheme else url
     return os.path.abspath(os.path.expanduser(path))
+
+
+def _path_in(address: str, url: str) -> str:
+    """The path of a local URL, as Java reads it: `?` and `#` are parts of names, and begin no query or fragment."""
+    if not address.startswith("//"):
+        return address
+    host, slash, path = address[2:].partition("/")
+    if host.rpartition("@")[2].lower() not in ("", "localhost"):
+        why = "files of another machine cannot be reached"
+        raise UsageError(f"'{without_login(url)}' names a host", why, "write file:/// before an absolute path")
+    return slash + path

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 
 from paimon_cli import Catalog, Runtime, Table
 from paimon_cli.api.pushed_filters import pushed_condition
+from paimon_cli.api.sql_dataset import TableDataset
+from paimon_cli.api.sql_query import QueryBounds, run_query
 from paimon_cli.api.sql_result import SqlResult
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported, Refused, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError, Refused, UsageError
 from paimon_cli.storage.injected import Step, StepTrace, SystemClock
 
 COLUMNS = [
@@ -352,3 +356,64 @@ def test_filters_are_read_with_certainty_or_not_at_all(warehouse: Path) -> None:
     assert pushed_condition(str(~pc.field("s").is_null()), schema) == "`s` IS NOT NULL"
     assert pushed_condition("(id > 3) and more", schema) is None
     assert pushed_condition("(nope > 3)", schema) is None
+
+
+@pytest.mark.parametrize("kinds", [("of_caller",), ("of_bounds",), ("of_caller", "of_bounds")])
+def test_a_query_has_bounds_and_each_who_asks_can_interrupt_it(warehouse: Path, kinds: tuple[str, ...]) -> None:
+    stops: dict[str, Callable[[], None]] = {}
+
+    def noting(kind: str) -> Callable[[Callable[[], None]], object] | None:
+        return partial(stops.__setitem__, kind) if kind in kinds else None
+
+    bounds = QueryBounds("300 MB", "1 GB", 1, noting("of_bounds") or (lambda stop: None))
+    catalog, query = Catalog(str(warehouse)), "SELECT current_setting('threads') AS n, current_setting('memory_limit') AS m"
+    given = {"bounds": bounds} if "of_bounds" in kinds else {}
+    result = run_query(query, catalog.table, catalog.runtime.trace, on_begin=noting("of_caller"), **given)
+    (row,) = result.to_arrow().to_pylist()
+    assert (row["n"] == 1 and row["m"] == "286.1 MiB") == bool(given)
+    assert tuple(stops) == kinds
+    for stop in stops.values():
+        stop()  # the query has ended
+
+
+def test_nothing_is_left_of_a_query(warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    closed: list[str] = []
+    close = TableDataset.close
+
+    def noted(self: TableDataset) -> None:
+        closed.append(self.table_schema.fields[0].name)
+        close(self)
+
+    monkeypatch.setattr(TableDataset, "close", noted)
+    catalog = Catalog(str(warehouse))
+    of_two = "FROM shop.orders JOIN (SELECT id FROM shop.orders AT (VERSION => 3)) AS b USING (id)"
+    assert catalog.sql(f"SELECT count(*) AS n {of_two}").to_arrow().to_pylist() == [{"n": 30}]
+    assert len(closed) == 2 and list(tmp_path.iterdir()) == []
+    for wrong in (f"SELECT nonsense {of_two}", f"SELECT count(*) {of_two} JOIN shop.gone USING (id)"):
+        del closed[:]
+        with pytest.raises(PaimonError):
+            catalog.sql(wrong)
+        assert len(closed) == 2 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("database", ["Main", "TEMP", "System"])
+def test_a_database_called_as_one_of_duckdb_in_other_letters(tmp_path: Path, database: str) -> None:
+    catalog = Catalog(str(tmp_path))
+    catalog.create_table(f"{database}.orders", columns=["id INT"]).write([{"id": 1}])
+    assert catalog.sql(f"SELECT orders.id FROM {database}.orders").to_arrow().to_pylist() == [{"id": 1}]
+
+
+def test_a_name_of_with_hides_no_table_of_a_database(warehouse: Path) -> None:
+    query = "WITH ORDERS AS (SELECT 7 AS id) SELECT (SELECT count(*) FROM shop.orders) AS n, (SELECT id FROM orders) AS id"
+    assert Seen(warehouse).rows(query) == [{"n": 100, "id": 7}]
+
+
+def test_a_table_has_each_of_its_versions_in_a_query(warehouse: Path) -> None:
+    versions = ["shop.orders", *(f"shop.orders AT (VERSION => {version})" for version in (1, 3, "'half'"))]
+    counts = ", ".join(f"(SELECT count(*) FROM {version}) AS n{number}" for number, version in enumerate(versions))
+    assert Seen(warehouse).rows(f"SELECT {counts}") == [{"n0": 100, "n1": 10, "n2": 30, "n3": 50}]
+    made = [row.time for row in Table.open("shop.orders", warehouse=str(warehouse)).snapshots()][::-1]
+    at = datetime.datetime.fromtimestamp(made[1] / 1000, datetime.UTC).isoformat(sep=" ", timespec="milliseconds")
+    rows = Seen(warehouse).rows(f"SELECT count(*) AS n FROM shop.orders AT (timestamp => '{at}')")
+    assert rows[0]["n"] == 10 * sum(time <= made[1] for time in made)

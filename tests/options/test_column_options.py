@@ -81,6 +81,7 @@ def test_the_table_has_only_options_that_the_catalog_knows() -> None:
         ("fields.v.map.storage-layout", "default", "fields.w.map.storage-layout", "default"),
         ("fields.s,v.sequence-group", "v,a", "fields.s,w.sequence-group", "w,a"),
         ("partial-update.remove-record-on-sequence-group", "v", "partial-update.remove-record-on-sequence-group", "w"),
+        ("file-index.bloom-filter.columns", "a,b[v],v[k[1]]", "file-index.bloom-filter.columns", "a,b[v],w[k[1]]"),
         ("parquet.enable.dictionary#v", "true", "parquet.enable.dictionary#w", "true"),
         ("parquet.enable.dictionary#v.x", "true", "parquet.enable.dictionary#w.x", "true"),
         ("file.format", "v", "file.format", "v"),
@@ -112,6 +113,10 @@ def test_options_that_the_rows_depend_on_hold_a_column() -> None:
     assert list(holders(options, "v", "dropped")) == ["sequence.field", "fields.v.sequence-group", "orc.mask"]
     assert list(holders(options, "v", "renamed")) == ["orc.mask"]
     assert list(holders({"pk-btree.index.columns": "v"}, "v", "renamed")) == ["pk-btree.index.columns"]
+    for words in ("nullify,v", "pii:a,v", "pii:a;key:v", "x y; v ,b"):
+        assert list(holders({"orc.encrypt": words, "orc.mask": "nullify,vv"}, "v", "dropped")) == ["orc.encrypt"]
+    for other in (("r", "z"), ("s", "x"), ("r", "x", "z")):
+        assert list(nested_holders({"fields.r.nested-key": "x,y", "fields.r.stats-mode": "x"}, other)) == []
     assert list(nested_holders({"fields.r.nested-key": "x,y"}, ("r", "element", "y"))) == ["fields.r.nested-key"]
 
 
@@ -121,6 +126,7 @@ def test_options_that_the_rows_depend_on_hold_a_column() -> None:
 )
 def test_sequence_fields_that_no_row_has_are_left_out(unknown: tuple[str, ...], left: dict[str, str]) -> None:
     assert without_sequence_fields({"sequence.field": "a,b", "x": "1"}, unknown) == left
+    assert without_sequence_fields({"sequence.field": "a, b", "x": "1"}, ("b",)) == {"sequence.field": "a", "x": "1"}
     assert without_sequence_fields({"x": "1"}, unknown) == {"x": "1"}
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.options.option_catalog import OF_CATALOG, OPTIONS
 from paimon_cli.storage.catalog_options import Service, file_system_options, is_catalog_option, split_options, store_options
+from paimon_cli.storage.external_storage import AllowedPlaces
 from paimon_cli.storage.fsspec_storage import HdfsStorage
-from paimon_cli.storage.guarded_storage import GuardedStorage
+from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.object_stores import StoreSettings
@@ -27,11 +29,32 @@ from paimon_cli.storage.storage_for_url import storage_for_url
         ("file:/wh/t/", "/wh/t"),
         ("file:///wh/a%20b", "/wh/a b"),
         ("/wh/a%20b", "/wh/a%20b"),
+        ("file:///wh/a#b/t", "/wh/a#b/t"),
+        ("file:/wh/a?b/t", "/wh/a?b/t"),
+        ("local:///wh/a;b#c", "/wh/a;b#c"),
+        ("file:///wh/a\tb", "/wh/a\tb"),
+        ("file://localhost/wh/t", "/wh/t"),
+        ("file://me:p#w@LOCALHOST/wh/t", "/wh/t"),
     ],
 )
 def test_local_places(url: str, root: str) -> None:
     storage, found = storage_for_url(url)
     assert isinstance(storage, LocalStorage) and found == root
+
+
+@pytest.mark.parametrize("url", ["file://wh/t", "file://wh", "file://me:pw@host/wh/t", "file://[x/wh/t", "local://host/wh/t"])
+def test_files_of_another_machine_are_no_local_ones(url: str) -> None:
+    with pytest.raises(UsageError, match="names a host") as failure:
+        storage_for_url(url)
+    assert "pw" not in str(failure.value)
+
+
+@pytest.mark.parametrize("scheme", ["memory", "s3", "s3a", "gs", "abfss", "hdfs"])
+@pytest.mark.parametrize("end", ["?", "?x", "?sig=pw/t", "/?/t"])
+def test_a_url_of_a_store_is_not_cut_to_that_of_another_table(scheme: str, end: str) -> None:
+    with pytest.raises(UsageError, match=f"{scheme}://wh/t/? is followed by") as failure:
+        storage_for_url(f"{scheme}://me:no@wh/t{end}")
+    assert "pw" not in str(failure.value) and "no@" not in str(failure.value)
 
 
 def test_relative_and_home_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +84,24 @@ def test_local_storage_is_guarded_only_on_request(tmp_path: Path) -> None:
     assert isinstance(storage_for_url("/wh/t", {**lock, "lock.enabled": "false"})[0], LocalStorage)
     assert isinstance(storage_for_url("/wh/t", lock)[0], GuardedStorage)
     assert isinstance(storage_for_url("/wh/t", allow_unsafe_commit=True)[0], GuardedStorage)
+
+
+def test_the_lock_of_the_catalog_guards_local_files(tmp_path: Path) -> None:
+    """Of a JDBC catalog also where its options do not name it."""
+    uri = {"uri": f"jdbc:sqlite:{tmp_path}/locks"}
+    for options in ({**uri, "metastore": "jdbc"}, {**uri, "lock.enabled": "true"}):
+        storage, root = storage_for_url(f"{tmp_path}/t", options)
+        assert isinstance(storage, GuardedStorage) and (storage.publish_method(), root) == (PublishMethod.LOCK, f"{tmp_path}/t")
+
+
+def test_a_place_outside_of_a_table_keeps_its_links_within(tmp_path: Path) -> None:
+    for name in ("cold", "secret"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "secret/f").write_text("x")
+    (tmp_path / "cold/link").symlink_to(tmp_path / "secret")
+    storage, _ = storage_for_url(str(tmp_path / "t"), confined=True, external=AllowedPlaces.parse(f"{tmp_path}/cold"))
+    with pytest.raises(PaimonError):
+        storage.read_bytes(f"{tmp_path}/cold/link/f")
 
 
 @pytest.mark.parametrize(

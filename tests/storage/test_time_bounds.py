@@ -123,6 +123,34 @@ def test_a_late_answer_is_none() -> None:
         assert looked(look, ["a"], 11, 1) == ["a"]
 
 
+def test_a_look_within_another_ends_with_it() -> None:
+    now = 0.0
+
+    def look(name: str) -> str:
+        nonlocal now
+        now += 10
+        check_time()
+        return name
+
+    with running_by(replace(concurrency(), seconds=lambda: now, ends=15)):
+        assert looked(look, ["a", "b"], 100, 1) == ["a", "TookTooLong"]
+        assert looked(look, ["c"], 100, 1) == ["TookTooLong"]
+
+
+def test_what_comes_after_a_look_that_hangs_has_its_whole_time() -> None:
+    """It begins when a thread is there for it, also if the time of one look has passed before."""
+    begun = threading.Event()
+
+    def look(name: str) -> str:
+        if name == "first":
+            begun.wait(60)
+        return name
+
+    found = look_at_each(look, ["first", "second"], 0.3, 1, str)
+    assert isinstance(next(found), TookTooLong) and list(found) == ["second"]
+    begun.set()
+
+
 def test_where_requests_have_no_threads_no_time_passes() -> None:
     here = threading.get_ident()
     with running_by(IN_TURN):

@@ -14,9 +14,11 @@ from paimon_cli.catalog.metastore.metastore import (
     OnDamage,
     RegisteredTable,
     TableIdentifier,
+    readable,
 )
 from paimon_cli.errors import (
     AlreadyExists,
+    DamagedFile,
     NoAccess,
     NotFound,
     NotSupported,
@@ -56,7 +58,7 @@ class FileSystemMetastore(Metastore):
 
     def databases(self, on_damage: OnDamage | None = None) -> list[Database]:
         found = (entry for entry in self._entries() if entry.is_directory and entry.name.endswith(DATABASE_SUFFIX))
-        return sorted(Database(entry.name.removesuffix(DATABASE_SUFFIX), entry.path) for entry in found)
+        return sorted(readable(found, _database, on_damage))
 
     def database(self, name: str) -> Database:
         storage, root = self.open_directory(self.directory_of(name))
@@ -146,6 +148,13 @@ class FileSystemMetastore(Metastore):
     def alter_table(self, identifier: TableIdentifier, old: TableSchema, new: TableSchema) -> list[str]:
         """Nothing to do: the schema file is the only record."""
         return []
+
+
+def _database(directory: FileStatus) -> Database:
+    """Raises `DamagedFile` for a name that the URL of a store cannot have."""
+    if "://" in directory.path and "?" in directory.name:
+        raise DamagedFile(f"a database at {directory.path} cannot be opened", "names in a store may not contain ?", "rename it")
+    return Database(directory.name.removesuffix(DATABASE_SUFFIX), directory.path)
 
 
 def tables_in(storage: Storage, root: str, seconds: float, known: set[str] | None = None) -> Iterator[tuple[str, str]]:
