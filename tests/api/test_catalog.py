@@ -98,7 +98,7 @@ def test_the_plan_says_what_becomes_of_the_tables_of_a_database(tmp_path: Path, 
     is_kept = not purge and kept == "1 d"
     assert (plan.plan.table_names, plan.plan.for_good) == (("shop.a", "shop.b"), not is_kept)
     assert plan.run() == plan.plan and not (tmp_path / "shop.db").exists()
-    assert sorted(row.table for row in catalog.trash.ls()) == (["shop.a", "shop.b"] if is_kept else [])
+    assert sorted(str(row.table) for row in catalog.trash.ls()) == (["shop.a", "shop.b"] if is_kept else [])
 
 
 def test_the_entry_of_a_table_stays_if_only_a_branch_is_missing(tmp_path: Path) -> None:

@@ -367,7 +367,7 @@ def test_a_query_has_bounds_and_each_who_asks_can_interrupt_it(warehouse: Path, 
 
     bounds = QueryBounds("300 MB", "1 GB", 1, noting("of_bounds") or (lambda stop: None))
     catalog, query = Catalog(str(warehouse)), "SELECT current_setting('threads') AS n, current_setting('memory_limit') AS m"
-    given = {"bounds": bounds} if "of_bounds" in kinds else {}
+    given: dict[str, Any] = {"bounds": bounds} if "of_bounds" in kinds else {}
     result = run_query(query, catalog.table, catalog.runtime.trace, on_begin=noting("of_caller"), **given)
     (row,) = result.to_arrow().to_pylist()
     assert (row["n"] == 1 and row["m"] == "286.1 MiB") == bool(given)
@@ -414,6 +414,6 @@ def test_a_table_has_each_of_its_versions_in_a_query(warehouse: Path) -> None:
     counts = ", ".join(f"(SELECT count(*) FROM {version}) AS n{number}" for number, version in enumerate(versions))
     assert Seen(warehouse).rows(f"SELECT {counts}") == [{"n0": 100, "n1": 10, "n2": 30, "n3": 50}]
     made = [row.time for row in Table.open("shop.orders", warehouse=str(warehouse)).snapshots()][::-1]
-    at = datetime.datetime.fromtimestamp(made[1] / 1000, datetime.UTC).isoformat(sep=" ", timespec="milliseconds")
+    at = datetime.datetime.fromtimestamp(made[1] / 1000, datetime.timezone.utc).isoformat(sep=" ", timespec="milliseconds")
     rows = Seen(warehouse).rows(f"SELECT count(*) AS n FROM shop.orders AT (timestamp => '{at}')")
     assert rows[0]["n"] == 10 * sum(time <= made[1] for time in made)

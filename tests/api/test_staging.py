@@ -39,19 +39,15 @@ def test_a_staged_write_tells_what_the_same_write_would(tmp_path: Path) -> None:
         "id,op,n\n" + "".join(f"{line}\n" for line in [*lines, *(f"{id},+I,1" for id in range(6, 30))])
     )
     told = []
-    for name, given in (("plain", {}), ("staged", {"stage": str(tmp_path / "stage")})):
+    ways: dict[str, dict[str, Any]] = {"plain": {}, "staged": {"stage": str(tmp_path / "stage")}}
+    for name, given in ways.items():
         columns = ["id INT NOT NULL", "n INT", "v STRING"]
         table = Table.create(tmp_path / name, columns=columns, primary_key="id", bucket=2, options={"sequence.field": "n"})
         given |= {"op_column": "op", "on_error": "skip", "bucket": 0, "other_buckets": "skip"}
         told.append(facts(table.write(str(tmp_path / "rows.csv"), **given)))
         given = {**given, "bucket": [0, 1], "other_buckets": "refuse"}
-        told.append(
-            facts(
-                table.write(
-                    str(tmp_path / "rows.csv"), **{**given, **({"stage": str(tmp_path / "all")} if name == "staged" else {})}
-                )
-            )
-        )
+        given |= {"stage": str(tmp_path / "all")} if name == "staged" else {}
+        told.append(facts(table.write(str(tmp_path / "rows.csv"), **given)))
     assert told[:2] == told[2:]
     of_one, of_all = told[2:]
     assert of_one["other_bucket_rows"] > 0 and of_one["buckets"] == 1
