@@ -18,7 +18,7 @@ from paimon_cli.datatypes.canonical_form import (
     from_canonical,
     json_texts,
 )
-from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.data_type import MAX_LENGTH, ArrayType, DataField, JsonText
 from paimon_cli.datatypes.field_types import parse_type
 from tests.vectors import load
 
@@ -222,3 +222,10 @@ def test_a_row_has_no_field_that_its_type_lacks() -> None:
     for cell in ({"x": 1}, {"d": None, "x": None}, {"d": None, "l": None, "x": 1}):
         with pytest.raises(ValueError, match="unknown fields"):
             from_canonical(cell, t)
+
+
+def test_json_within_nested_values_is_no_text_in_quotes() -> None:
+    t = ArrayType(JsonText("VARCHAR", MAX_LENGTH))
+    values = pa.array([['{"a":1}', None, "[2]"], None], arrow_type(t))
+    assert json_texts(values, t)[0].to_pylist() == ['[{"a":1},null,[2]]', "null"]
+    assert canonical_texts(values, t).to_pylist() == ['[{"a":1},null,[2]]', None]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.ingest.changes.event_cuts import EventOrder, EventPart, PartTexts
+from paimon_cli.ingest.changes.event_cuts import EventOrder, EventPart, PartTexts, cut_events
 from paimon_cli.ingest.changes.event_formats import EVENT_FORMATS
 from paimon_cli.ingest.changes.event_frames import FramedEvents, FrameParts, FrameReader
 from paimon_cli.ingest.changes.event_lines import lines_of
@@ -134,3 +134,26 @@ def test_the_keys_that_join_a_part_are_all_but_its_first() -> None:
         {"b", "c"},
         set(),
     ]
+
+
+def test_an_event_is_cut_only_if_it_has_all_keys() -> None:
+    order = EventOrder(EventPart.FRAME, {b',"data":': EventPart.IMAGES, b',"more":': EventPart.FRAME}, b'{"type":')
+    texts = ['{"type":1,"data":{"id":1},"more":2}', '{"type":3,"data":{"id":4}}', '{"type":5,"data":{"id":6},"more":7}']
+    cut = cut_events(pa.array([text.encode() for text in texts], pa.large_binary()), order)
+    assert cut is not None and cut.chosen.tolist() == [0, 2]
+    assert [json.loads(text) for text in cut.images.texts().to_pylist()] == [{"data": {"id": 1}}, {"data": {"id": 6}}]
+    assert [json.loads(text) for text in cut.texts[EventPart.FRAME].to_pylist()] == [
+        {"type": 1, "more": 2},
+        {"type": 5, "more": 7},
+    ]
+
+
+def test_keys_within_the_types_of_columns_are_not_those_of_the_event() -> None:
+    """The joined text of what repeats is an object, but lacks a key."""
+    types = {"id": "int", "old": "int", "pkNames": "int", "sqlType": "int"}
+    whole = json.loads(event(1)) | {"mysqlType": types}
+    odd = json.dumps(
+        {key: value for key, value in whole.items() if key not in ("old", "pkNames", "sql", "sqlType")}, separators=(",", ":")
+    )
+    assert FrameReader(EVENT_FORMATS["canal"]).framed(lines_of(f"{odd}\n".encode(), "s", 0).texts) is None
+    assert told(framed(FrameReader(EVENT_FORMATS["canal"]), event(1), odd, event(2))) == [wanted(1), None, wanted(2)]
