@@ -1,5 +1,6 @@
 """Tags, branches and consumers as collections."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -126,7 +127,9 @@ def test_a_consumer_that_is_reset_reads_on_where_it_is_said(table: Table) -> Non
     last = table.consumers.reset("b")
     assert (first.next_snapshot, first.behind) == (1, 2)
     assert (last.next_snapshot, last.behind) == (3, 0), "it has read all"
-    assert [table.consumers.show(name) for name in ("a", "b")] == [first, last] == table.consumers.ls()
+    assert [table.consumers.show(name) for name in ("a", "b")] == table.consumers.ls()
+    written = [replace(row, modified=made.modified) for row, made in zip(table.consumers.ls(), (first, last), strict=True)]
+    assert written == [first, last], "but for the time, which the storage tells by a clock of its own"
     planned = table.consumers.plan_rm("b")
     assert "b" in table.consumers, "it is only planned"
     planned.run()
